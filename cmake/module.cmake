@@ -1,0 +1,6 @@
+# The second line of every module's CMakeLists.txt. Inside the whole house it finds everything made;
+# when the module is built alone (cmake -S 11_gpt_3d -B build) it brings in the floors below it.
+include("${CMAKE_CURRENT_LIST_DIR}/aisc.cmake")
+if(NOT TARGET aisc_core)
+  add_subdirectory("${AISC_ROOT}/common" "${CMAKE_BINARY_DIR}/common")
+endif()

@@ -1,0 +1,84 @@
+# Finds the libraries. A required one that is missing stops with the name of its Debian package;
+# an optional one (MPI, NCCL) is looked for only where sources for it exist. AISC_HAS_<package>
+# then says for ONEDNN, CUDA, MPI and NCCL whether the package is in use.
+
+function(aisc_require package debian)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found (Debian and Ubuntu: ${debian}). "
+      "`./aisc setup` installs what is missing.")
+  endif()
+endfunction()
+
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+target_link_libraries(aisc_settings INTERFACE OpenMP::OpenMP_CXX Threads::Threads)
+
+aisc_require(fmt libfmt-dev CONFIG)
+aisc_require(nlohmann_json nlohmann-json3-dev CONFIG)
+aisc_require(CLI11 libcli11-dev CONFIG)
+
+# Google Benchmark and GoogleTest only where they are used.
+find_package(benchmark CONFIG QUIET)
+if(AISC_TESTS)
+  aisc_require(GTest libgtest-dev)
+  include(GoogleTest)
+endif()
+
+# oneDNN: 2.x (Debian 12) or 3.x; the header's version is told at the end of configuration.
+set(AISC_HAS_ONEDNN ${AISC_ONEDNN})
+if(AISC_ONEDNN)
+  find_path(AISC_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+  find_library(AISC_DNNL_LIBRARY NAMES dnnl)
+  if(NOT AISC_DNNL_INCLUDE OR NOT AISC_DNNL_LIBRARY)
+    message(FATAL_ERROR "oneDNN was not found: header oneapi/dnnl/dnnl.hpp: ${AISC_DNNL_INCLUDE}, "
+      "library dnnl: ${AISC_DNNL_LIBRARY} (Debian and Ubuntu: libdnnl-dev). `./aisc setup` installs "
+      "what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the speed.")
+  endif()
+  file(STRINGS "${AISC_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h" lines
+    REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
+  string(REGEX REPLACE "[^0-9]*([0-9]+)[^0-9]*" "\\1;" numbers "${lines}")
+  list(FILTER numbers INCLUDE REGEX "[0-9]")
+  list(JOIN numbers "." AISC_ONEDNN_VERSION)
+  if(NOT AISC_ONEDNN_VERSION MATCHES "^[23]\\.")
+    message(FATAL_ERROR "oneDNN ${AISC_ONEDNN_VERSION} in ${AISC_DNNL_INCLUDE}: 2.x or 3.x is needed.")
+  endif()
+  message(STATUS "oneDNN ${AISC_ONEDNN_VERSION}: ${AISC_DNNL_LIBRARY}")
+  add_library(aisc_onednn INTERFACE)
+  target_include_directories(aisc_onednn SYSTEM INTERFACE "${AISC_DNNL_INCLUDE}")
+  target_link_libraries(aisc_onednn INTERFACE "${AISC_DNNL_LIBRARY}")
+endif()
+
+set(AISC_HAS_CUDA ${AISC_CUDA})
+if(AISC_CUDA)
+  find_package(CUDAToolkit QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    message(FATAL_ERROR "AISC_CUDA is ON, but no CUDA toolkit was found: looked for nvcc on the PATH "
+      "and in /usr/local/cuda; -DCUDAToolkit_ROOT=<folder> names another place.")
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  enable_language(CUDA)
+endif()
+
+set(AISC_HAS_MPI OFF)
+if(AISC_MPI AND EXISTS "${AISC_ROOT}/common/comm/mpi")
+  find_package(MPI QUIET COMPONENTS CXX)
+  set(AISC_HAS_MPI ${MPI_CXX_FOUND})
+endif()
+set(AISC_HAS_NCCL OFF)
+if(AISC_NCCL AND AISC_HAS_CUDA AND EXISTS "${AISC_ROOT}/common/comm/nccl")
+  find_path(AISC_NCCL_INCLUDE nccl.h)
+  find_library(AISC_NCCL_LIBRARY NAMES nccl)
+  if(AISC_NCCL_INCLUDE AND AISC_NCCL_LIBRARY)
+    set(AISC_HAS_NCCL ON)
+    add_library(aisc_nccl INTERFACE)
+    target_include_directories(aisc_nccl SYSTEM INTERFACE "${AISC_NCCL_INCLUDE}")
+    target_link_libraries(aisc_nccl INTERFACE "${AISC_NCCL_LIBRARY}" CUDA::cudart)
+  endif()
+endif()

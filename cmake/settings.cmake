@@ -1,0 +1,62 @@
+# Options, and how every file of the project is compiled: the interface target aisc_settings.
+include(CheckCXXCompilerFlag)
+
+option(AISC_NATIVE "Compile for the processor of this machine" ON)
+option(AISC_WERROR "Treat warnings as errors (CI does)" OFF)
+option(AISC_TESTS "Build the tests" ON)
+option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" ON)
+option(AISC_CUDA "Build the CUDA device" OFF)
+option(AISC_MPI "Build the MPI backend when MPI is found" ON)
+option(AISC_NCCL "Build the NCCL backend when NCCL is found" ON)
+set(AISC_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined | thread")
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "The compiler is GCC ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}); "
+    "GCC 12 or newer is needed. `./aisc setup` installs one; or give -DCMAKE_CXX_COMPILER=g++-12.")
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  message(FATAL_ERROR "The compiler is Clang ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}); "
+    "Clang 14 or newer is needed.")
+endif()
+
+get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(NOT CMAKE_BUILD_TYPE AND NOT multi_config)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(aisc_settings INTERFACE)
+target_include_directories(aisc_settings INTERFACE "${AISC_ROOT}")
+
+# Contracting a*b+c into one instruction is wanted; -ffast-math is not: it deletes tests for NaN and
+# flushes denormals. The last two flags give up only errno and the floating-point trap flags.
+# Members left out of a designated initializer are meant to take their defaults: no warning.
+set(cxx_flags -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
+  -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND cxx_flags -Wno-pass-failed)  # tells of each `omp simd` loop it does not vectorize
+endif()
+if(AISC_WERROR)
+  list(APPEND cxx_flags -Werror)
+endif()
+if(AISC_NATIVE)
+  check_cxx_compiler_flag(-march=native AISC_ACCEPTS_MARCH_NATIVE)
+  check_cxx_compiler_flag(-mprefer-vector-width=512 AISC_ACCEPTS_VECTOR_WIDTH)
+  if(AISC_ACCEPTS_MARCH_NATIVE)
+    list(APPEND cxx_flags -march=native)
+  endif()
+  if(AISC_ACCEPTS_VECTOR_WIDTH)
+    list(APPEND cxx_flags -mprefer-vector-width=512)
+  endif()
+endif()
+if(AISC_SANITIZE)
+  list(APPEND cxx_flags -fsanitize=${AISC_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(aisc_settings INTERFACE -fsanitize=${AISC_SANITIZE})
+  if(AISC_SANITIZE MATCHES "undefined")
+    list(APPEND cxx_flags -fno-sanitize-recover=undefined)
+  endif()
+endif()
+target_compile_options(aisc_settings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${cxx_flags}>")

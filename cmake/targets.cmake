@@ -1,0 +1,145 @@
+# The words the CMakeLists.txt files are written in:
+#
+#   aisc_floor(nn LIBS aisc_ops aisc_comm)             a floor of common/: one static library
+#   aisc_module(11_gpt_3d PROGRAMS train_gpt LIBS ...) a numbered module: library, programs, bench
+#   aisc_test(ops SOURCES ... LIBS ...)                a GoogleTest binary, each of its tests known to ctest
+#   aisc_bench(bench_ops SOURCES ... LIBS ...)         a Google Benchmark binary
+
+# Sets `out` to the sources of `folder`. What belongs to an optional package X (cuda, mpi, nccl,
+# onednn) is chosen by name: the folder X/ when the package is in use, else the file no_X.cpp.
+function(aisc_sources out folder)
+  file(GLOB sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+  foreach(package IN ITEMS cuda mpi nccl onednn)
+    file(GLOB optional CONFIGURE_DEPENDS "${folder}/${package}/*.cpp" "${folder}/${package}/*.cu")
+    string(TOUPPER "${package}" name)
+    if(optional AND AISC_HAS_${name})
+      list(APPEND sources ${optional})
+      list(REMOVE_ITEM sources "${folder}/no_${package}.cpp")
+    endif()
+  endforeach()
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# The libraries the .cpp files of the project may use; headers do not mention them.
+set(AISC_PRIVATE_LIBS fmt::fmt nlohmann_json::nlohmann_json)
+
+# A library of `sources` that uses `libs`; without sources yet, only a name for `libs`.
+function(aisc_library target sources libs)
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    target_link_libraries(${target} PUBLIC aisc_settings ${libs} PRIVATE ${AISC_PRIVATE_LIBS})
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE aisc_settings ${libs})
+  endif()
+endfunction()
+
+function(aisc_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE ${arg_LIBS} aisc_settings ${AISC_PRIVATE_LIBS})
+endfunction()
+
+# FOLDERS are subfolders compiled into the same library (ops/cpu).
+function(aisc_floor name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;LIBS")
+  aisc_sources(sources "${AISC_ROOT}/common/${name}")
+  foreach(folder IN LISTS arg_FOLDERS)
+    aisc_sources(more "${AISC_ROOT}/common/${name}/${folder}")
+    list(APPEND sources ${more})
+  endforeach()
+  aisc_library(aisc_${name} "${sources}" "${arg_LIBS}")
+endfunction()
+
+# Links to a floor what only its own .cpp files see.
+function(aisc_link_private target)
+  get_target_property(type ${target} TYPE)
+  if(NOT type STREQUAL "INTERFACE_LIBRARY")
+    target_link_libraries(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# Brings module NN_name in, once, whoever asks first.
+function(aisc_use_module module)
+  if(NOT TARGET aisc_${module})
+    add_subdirectory("${AISC_ROOT}/${module}" "${CMAKE_BINARY_DIR}/${module}")
+  endif()
+endfunction()
+
+# Makes aisc_NN_name from NN_name/solution/*.cpp; every PROGRAM from NN_name/<program>.cpp;
+# demo_NN_name from demo.cpp and bench_NN_name from bench.cpp where these files exist. LIBS may
+# name an earlier module's library (aisc_05_pipeline), which is brought in.
+function(aisc_module module)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PROGRAMS;LIBS")
+  foreach(lib IN LISTS arg_LIBS)
+    if(lib MATCHES "^aisc_([0-9][0-9]_.*)$")
+      aisc_use_module(${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  set(folder "${AISC_ROOT}/${module}")
+  aisc_sources(sources "${folder}/solution")
+  aisc_library(aisc_${module} "${sources}" "${arg_LIBS}")
+  foreach(program IN LISTS arg_PROGRAMS)
+    if(EXISTS "${folder}/${program}.cpp")
+      aisc_program(${program} SOURCES "${folder}/${program}.cpp" LIBS aisc_${module} CLI11::CLI11)
+    endif()
+  endforeach()
+  if(EXISTS "${folder}/demo.cpp")
+    aisc_program(demo_${module} SOURCES "${folder}/demo.cpp" LIBS aisc_${module} CLI11::CLI11)
+  endif()
+  if(EXISTS "${folder}/bench.cpp")
+    aisc_bench(bench_${module} SOURCES "${folder}/bench.cpp" LIBS aisc_${module})
+  endif()
+endfunction()
+
+function(aisc_bench target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
+  if(benchmark_FOUND)
+    aisc_program(${target} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS} benchmark::benchmark)
+  else()
+    message(STATUS "${target} is not built: Google Benchmark was not found (libbenchmark-dev)")
+  endif()
+endfunction()
+
+# Environment of every test: threads that wait sleep, since several tests share the cores. The thread
+# sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP orders, and
+# has to leave out the runtime itself.
+set(AISC_TEST_ENVIRONMENT
+  OMP_WAIT_POLICY=passive
+  "UBSAN_OPTIONS=print_stacktrace=1"
+  "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+
+# Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
+# reported as not run, never as passed. BACKENDS (thread mpi) says what carries the ranks: under
+# `thread`, the default, the binary starts its ranks itself; under `mpi` it runs once more as a whole
+# for each number in RANKS, as <name>.mpi.<ranks>, or is reported as skipped where MPI is absent.
+function(aisc_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;LABELS;RANKS;BACKENDS")
+  set(target ${name}_test)
+  aisc_program(${target} SOURCES ${arg_SOURCES} LIBS aisc_test_support ${arg_LIBS} GTest::gtest_main)
+  set(labels ${name} ${arg_LABELS})
+  if(NOT arg_BACKENDS OR "thread" IN_LIST arg_BACKENDS)
+    gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
+      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}"
+      PROPERTIES TIMEOUT 300)
+    # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
+    file(WRITE "${file}" "foreach(case IN LISTS ${target}_cases)\n"
+      "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels}\"\n"
+      "    ENVIRONMENT \"${AISC_TEST_ENVIRONMENT}\")\nendforeach()\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+  endif()
+  if("mpi" IN_LIST arg_BACKENDS)
+    foreach(ranks IN LISTS arg_RANKS)
+      set(command "${CMAKE_COMMAND}" -E echo "[  SKIPPED ] MPI was not found")
+      if(AISC_HAS_MPI)
+        set(command "${MPIEXEC_EXECUTABLE}" --bind-to none ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+          $<TARGET_FILE:${target}>)
+      endif()
+      add_test(NAME ${name}.mpi.${ranks} COMMAND ${command})
+      set_tests_properties(${name}.mpi.${ranks} PROPERTIES TIMEOUT 300 PROCESSORS ${ranks}
+        ENVIRONMENT "${AISC_TEST_ENVIRONMENT}" LABELS "${labels}"
+        SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+    endforeach()
+  endif()
+endfunction()
