@@ -1,0 +1,136 @@
+#include "common/core/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/core/error.h"
+#include "common/core/tensor.h"
+
+namespace aisc {
+namespace {
+
+constexpr std::array<const char*, kPurposeCount> kPurposeNames{
+    "parameters", "gradients", "optimizer", "activations", "workspace", "communication"};
+
+// Sizes are rounded up to one of eight steps between powers of two, so that a block serves all
+// requests at most an eighth smaller: a slightly different size still hits the cache.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes <= 64) return 64;
+  const std::size_t step = std::max<std::size_t>(64, std::bit_floor(bytes - 1) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+void book(Usage& usage, std::int64_t bytes) {
+  usage.live_bytes += bytes;
+  usage.peak_bytes = std::max(usage.peak_bytes, usage.live_bytes);
+}
+
+}  // namespace
+
+const char* name_of(Purpose purpose) { return kPurposeNames[static_cast<std::size_t>(purpose)]; }
+
+std::string Ledger::to_string() const {
+  std::string table = fmt::format("{:<14}{:>16}{:>16}\n", "bytes", "live", "peak");
+  const auto row = [&](const char* name, const Usage& u) {
+    table += fmt::format("{:<14}{:>16}{:>16}\n", name, u.live_bytes, u.peak_bytes);
+  };
+  for (std::size_t p = 0; p < purposes.size(); ++p) row(kPurposeNames[p], purposes[p]);
+  row("total", total);
+  return table;
+}
+
+std::string Ledger::leaked_since(const Ledger& before) const {
+  std::string leaks;
+  for (std::size_t p = 0; p < purposes.size(); ++p) {
+    const std::int64_t more = purposes[p].live_bytes - before.purposes[p].live_bytes;
+    if (more > 0)
+      leaks += fmt::format("{}{}: {} bytes", leaks.empty() ? "" : ", ", kPurposeNames[p], more);
+  }
+  return leaks;
+}
+
+void* Device::allocate(std::size_t bytes, Purpose purpose) {
+  const std::size_t rounded = size_class(bytes);
+  void* block = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto asked = static_cast<std::int64_t>(bytes);
+    if (capacity_bytes_ > 0 && ledger_.total.live_bytes + asked > capacity_bytes_)
+      fail(fmt::format("{}: out of memory: {} bytes asked for {}, {} of {} in use", name(), bytes,
+                       name_of(purpose), ledger_.total.live_bytes, capacity_bytes_));
+    ++ledger_.allocations;
+    const auto cached = cache_.find(rounded);
+    if (cached != cache_.end() && !cached->second.empty()) {
+      block = cached->second.back();
+      cached->second.pop_back();
+      ledger_.cached_bytes -= static_cast<std::int64_t>(rounded);
+    } else {
+      ++ledger_.cache_misses;
+      block = do_allocate(rounded);
+      if (!block) {  // what the cache keeps may be what is missing
+        trim_locked();
+        block = do_allocate(rounded);
+      }
+      if (!block)
+        fail(fmt::format("{}: the system has no {} bytes more for {}; {} bytes are in use", name(),
+                         rounded, name_of(purpose), ledger_.total.live_bytes));
+    }
+    book(ledger_.purposes[static_cast<std::size_t>(purpose)], asked);
+    book(ledger_.total, asked);
+  }
+  do_poison(block, bytes);
+  return block;
+}
+
+void Device::release(void* block, std::size_t bytes, Purpose purpose) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::size_t rounded = size_class(bytes);
+  ledger_.purposes[static_cast<std::size_t>(purpose)].live_bytes -= static_cast<std::int64_t>(bytes);
+  ledger_.total.live_bytes -= static_cast<std::int64_t>(bytes);
+  try {
+    cache_[rounded].push_back(block);
+    ledger_.cached_bytes += static_cast<std::int64_t>(rounded);
+  } catch (...) {  // no memory for the list itself: give the block back at once
+    do_free(block);
+  }
+}
+
+Work Device::copy_async(View to, ConstView from, Queue queue) {
+  if (to.count() != from.count() || to.dtype() != from.dtype())
+    fail(fmt::format("copy: to {} x {} from {} x {}", to.count(), name_of(to.dtype()), from.count(),
+                     name_of(from.dtype())));
+  return do_copy(to, from, queue);
+}
+
+void Device::copy(View to, ConstView from) { copy_async(to, from).wait(); }
+
+void Device::zero(View out) { do_zero(out.raw(), out.bytes()); }
+
+Ledger Device::ledger() const {
+  const std::lock_guard lock(mutex_);
+  return ledger_;
+}
+
+void Device::reset_peaks() {
+  const std::lock_guard lock(mutex_);
+  for (Usage& u : ledger_.purposes) u.peak_bytes = u.live_bytes;
+  ledger_.total.peak_bytes = ledger_.total.live_bytes;
+}
+
+void Device::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  trim_locked();
+}
+
+void Device::trim_locked() noexcept {
+  for (auto& [bytes, blocks] : cache_) {
+    for (void* block : blocks) do_free(block);
+    blocks.clear();
+  }
+  ledger_.cached_bytes = 0;
+}
+
+}  // namespace aisc

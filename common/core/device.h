@@ -1,0 +1,128 @@
+// Where tensors live: memory with a cache in front of it, an optional limit, and a ledger that knows
+// how many bytes each purpose holds now and held at most.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <typeindex>
+#include <vector>
+
+#include "common/core/work.h"
+
+namespace aisc {
+
+class View;
+class ConstView;
+
+// What memory is for. The columns of every table about memory in this course.
+enum class Purpose { Parameters, Gradients, Optimizer, Activations, Workspace, Communication };
+inline constexpr int kPurposeCount = 6;
+const char* name_of(Purpose purpose);  // "parameters", "gradients", ...
+
+// Which queue a copy runs on. On the CPU all copies happen at once, in the calling thread.
+enum class Queue { Compute, ToHost, ToDevice };
+
+struct Usage {
+  std::int64_t live_bytes = 0;
+  std::int64_t peak_bytes = 0;
+};
+
+// A snapshot of a device's books. Bytes are those asked for, without rounding.
+struct Ledger {
+  std::array<Usage, kPurposeCount> purposes{};
+  Usage total;                    // the peak of the sum, not the sum of the peaks
+  std::int64_t cached_bytes = 0;  // freed, kept for the next allocation of the same size
+  std::int64_t allocations = 0;   // since the device was made
+  std::int64_t cache_misses = 0;  // allocations that had to ask the system
+
+  const Usage& operator[](Purpose p) const { return purposes[static_cast<std::size_t>(p)]; }
+  std::string to_string() const;  // a table: purpose, live, peak
+  // What is live now and was not at `before`, e.g. "activations: 4096 bytes"; empty: no leak.
+  std::string leaked_since(const Ledger& before) const;
+};
+
+class Device {
+ public:
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual const char* name() const = 0;  // "cpu", "cuda:0"
+  // True if the memory is the host's, which this program reads and writes by itself.
+  virtual bool is_host() const { return false; }
+
+  // Returns at least `bytes` bytes aligned to 64, uninitialised. Takes a cached block of the same
+  // size class if there is one. Throws Error beyond the capacity, naming purpose and figures.
+  void* allocate(std::size_t bytes, Purpose purpose);
+  void release(void* block, std::size_t bytes, Purpose purpose) noexcept;
+
+  // to and from have the same count and dtype, else Error. Either may be another device's.
+  Work copy_async(View to, ConstView from, Queue queue = Queue::Compute);
+  void copy(View to, ConstView from);  // copy_async, waited for
+  void zero(View out);
+
+  Ledger ledger() const;
+  void reset_peaks();     // peaks := live; for measuring one phase
+  void trim() noexcept;   // gives the cached blocks back to the system
+
+  // The one object of type T that belongs to this device, made by T() on first use: library handles
+  // and primitive caches, which must be neither global nor shared between ranks.
+  template <class T>
+  T& extension() {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<void>& slot = extensions_[std::type_index(typeid(T))];
+    if (!slot) slot = std::make_shared<T>();
+    return *static_cast<T*>(slot.get());
+  }
+
+ protected:
+  explicit Device(std::int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
+
+ private:
+  virtual void* do_allocate(std::size_t bytes) = 0;  // nullptr when there is no more
+  virtual void do_free(void* block) noexcept = 0;
+  virtual void do_poison(void* block, std::size_t bytes) = 0;
+  virtual Work do_copy(View to, ConstView from, Queue queue) = 0;
+  virtual void do_zero(void* block, std::size_t bytes) = 0;
+
+  void trim_locked() noexcept;
+
+  const std::int64_t capacity_bytes_;  // 0: no limit
+  mutable std::mutex mutex_;
+  Ledger ledger_;
+  std::map<std::size_t, std::vector<void*>> cache_;  // by size class
+  std::map<std::type_index, std::shared_ptr<void>> extensions_;
+};
+
+// The host's memory. Blocks of 2 MiB and more ask for transparent huge pages: a 64 MiB buffer then
+// costs 32 address translations instead of 16,384.
+class CpuDevice final : public Device {
+ public:
+  struct Options {
+    std::int64_t capacity_bytes = 0;  // 0: no limit
+    bool poison = false;  // fill new blocks with 0xFF, a NaN in every floating type: finds reads of
+                          // memory that was never written
+  };
+  CpuDevice() : CpuDevice(Options{}) {}
+  explicit CpuDevice(const Options& options);
+  ~CpuDevice() override;
+
+  const char* name() const override { return "cpu"; }
+  bool is_host() const override { return true; }
+
+ private:
+  void* do_allocate(std::size_t bytes) override;
+  void do_free(void* block) noexcept override;
+  void do_poison(void* block, std::size_t bytes) override;
+  Work do_copy(View to, ConstView from, Queue queue) override;
+  void do_zero(void* block, std::size_t bytes) override;
+
+  const bool poison_;
+};
+
+}  // namespace aisc

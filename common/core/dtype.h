@@ -1,0 +1,112 @@
+// Element types, known at run time. Kernels are templates inside ops; `dispatch` is the one switch
+// per call that leads from a DType to the C++ type.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "common/core/error.h"
+
+namespace aisc {
+
+enum class DType { F64, F32, BF16, F16, I64, I32, U8 };
+
+std::size_t size_of(DType dtype);       // bytes of one element
+const char* name_of(DType dtype);       // "F64", "BF16", ...
+DType parse_dtype(std::string_view s);  // "bf16" or "BF16"; throws Error naming the choices
+bool is_floating(DType dtype);
+
+// The upper half of an F32: 8 exponent bits, 7 mantissa bits. Rounds to nearest, ties to even.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  BFloat16() = default;
+  explicit BFloat16(float value) {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    const std::uint32_t quiet_nan = (u >> 16) | 0x40u;
+    bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
+  }
+  explicit BFloat16(double value) : BFloat16(static_cast<float>(value)) {}
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+  explicit operator double() const { return static_cast<float>(*this); }
+};
+
+// IEEE half precision: 5 exponent bits, 10 mantissa bits. Rounds to nearest, ties to even; values
+// beyond 65504 become infinite, small ones subnormal.
+struct Float16 {
+  std::uint16_t bits = 0;
+
+  Float16() = default;
+  explicit Float16(float value);
+  explicit Float16(double value) : Float16(static_cast<float>(value)) {}
+  explicit operator float() const;
+  explicit operator double() const { return static_cast<float>(*this); }
+};
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::F64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::F32;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::BF16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::F16;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::I64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::I32;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::U8;
+};
+
+// The type sums are kept in: F64 for F64, F32 for all shorter floating types.
+template <class T>
+struct AccumulateIn {
+  using type = float;
+};
+template <>
+struct AccumulateIn<double> {
+  using type = double;
+};
+template <class T>
+using Accumulator = typename AccumulateIn<T>::type;
+
+// Calls f(T{}) with the C++ type of a floating dtype; throws Error for integers.
+template <class F>
+decltype(auto) dispatch(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::F64:
+      return f(double{});
+    case DType::F32:
+      return f(float{});
+    case DType::BF16:
+      return f(BFloat16{});
+    case DType::F16:
+      return f(Float16{});
+    default:
+      fail(std::string("a floating type is needed, found ") + name_of(dtype));
+  }
+}
+
+}  // namespace aisc

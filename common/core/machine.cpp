@@ -1,0 +1,171 @@
+#include "common/core/machine.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+
+#include "common/core/tensor.h"
+
+namespace aisc {
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+// Twelve independent chains: two units of four cycles latency need at least eight.
+constexpr int kChains = 12;
+
+// Keeps a value in a vector register and hides it from the optimiser, which would otherwise notice
+// that nobody needs the result.
+template <class V>
+void keep(V& value) {
+#if defined(__x86_64__)
+  asm volatile("" : "+x"(value));
+#else
+  asm volatile("" : "+w"(value));
+#endif
+}
+
+template <class T>
+double multiply_adds(std::int64_t rounds) {
+  using Vector [[gnu::vector_size(kVectorBytes)]] = T;
+  Vector sums[kChains] = {};
+  Vector factor = Vector{} + T(0.5), term = Vector{} + T(0.25);
+  keep(factor);
+  keep(term);
+  for (std::int64_t r = 0; r < rounds; ++r)
+#pragma GCC unroll 16
+    for (Vector& sum : sums) {  // unrolled, so that all sums stay in registers
+      sum = sum * factor + term;
+      keep(sum);
+    }
+  return 2.0 * kChains * (kVectorBytes / sizeof(T)) * static_cast<double>(rounds);
+}
+
+#if defined(__x86_64__)
+bool has_bf16_dot() { return __builtin_cpu_supports("avx512bf16"); }
+
+[[gnu::target("avx512f,avx512bf16")]] double bf16_dot_products(std::int64_t rounds) {
+  __m512 sums[kChains];
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  __m512i ones = _mm512_set1_epi16(0x3f80);  // 32 times 1.0 in BF16
+  asm volatile("" : "+v"(ones));
+  for (std::int64_t r = 0; r < rounds; ++r)
+#pragma GCC unroll 16
+    for (__m512& sum : sums)
+      asm volatile("vdpbf16ps %1, %1, %0" : "+v"(sum) : "v"(ones));
+  return 2.0 * kChains * 32 * static_cast<double>(rounds);
+}
+#else
+bool has_bf16_dot() { return false; }
+double bf16_dot_products(std::int64_t) { return 0; }
+#endif
+
+// FLOP/s of `work`, which returns how many it did for a number of rounds, on all threads at once.
+// Best of `trials`: whatever else runs on the machine can only make it slower.
+template <class Work>
+double best_rate(Work work, int threads, std::int64_t rounds, int trials) {
+  double best = 0;
+  for (int trial = 0; trial < trials; ++trial) {
+    double flops = 0, begin = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : flops)
+    {
+#pragma omp barrier
+#pragma omp master
+      begin = seconds_now();
+      flops += work(rounds);
+    }
+    best = std::max(best, flops / (seconds_now() - begin));
+  }
+  return best;
+}
+
+double peak_flops(DType dtype, int threads, std::int64_t rounds, int trials) {
+  if (dtype == DType::F64) return best_rate(multiply_adds<double>, threads, rounds, trials);
+  if (dtype == DType::BF16 && has_bf16_dot())
+    return best_rate(bf16_dot_products, threads, rounds, trials);
+  return best_rate(multiply_adds<float>, threads, rounds, trials);
+}
+
+// Best bytes/s of several passes of `pass` over vectors of 2^26 floats.
+template <class Pass>
+double bandwidth(int vectors, double bytes_per_element, int threads, Pass pass) {
+  constexpr std::int64_t kCount = std::int64_t{1} << 26;
+  CpuDevice device;
+  std::array<Tensor, 3> tensors;
+  std::array<float*, 3> data{};
+  for (int v = 0; v < vectors; ++v) {
+    const auto i = static_cast<std::size_t>(v);
+    tensors[i] = Tensor({kCount}, DType::F32, device, Purpose::Workspace);
+    float* x = data[i] = tensors[i].data<float>();
+#pragma omp parallel for simd num_threads(threads)
+    for (std::int64_t k = 0; k < kCount; ++k) x[k] = 1.0f;  // touches the pages where they are used
+  }
+  double best = 0;
+  for (int trial = 0; trial < 4; ++trial) {
+    const double begin = seconds_now();
+    pass(data, kCount);
+    best = std::max(best, bytes_per_element * kCount / (seconds_now() - begin));
+  }
+  return best;
+}
+
+}  // namespace
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1, omp_get_num_procs());
+  return std::max(1, CPU_COUNT(&set));
+}
+
+double measure_peak_flops(DType dtype, int threads) {
+  return peak_flops(dtype, threads, 3'000'000, 5);
+}
+
+double measure_read_bandwidth(int threads) {
+  float total = 0;
+  const double rate = bandwidth(1, 4, threads, [&](const auto& x, std::int64_t count) {
+    const float* a = x[0];
+    float sum = 0;
+#pragma omp parallel for simd num_threads(threads) reduction(+ : sum)
+    for (std::int64_t k = 0; k < count; ++k) sum += a[k];
+    total += sum;
+  });
+  keep(total);
+  return rate;
+}
+
+double measure_triad_bandwidth(int threads) {
+  return bandwidth(3, 12, threads, [&](const auto& x, std::int64_t count) {
+    float* a = x[0];
+    const float *b = x[1], *c = x[2];
+#pragma omp parallel for simd num_threads(threads)
+    for (std::int64_t k = 0; k < count; ++k) a[k] = b[k] + 3.0f * c[k];
+  });
+}
+
+bool bf16_dot_is_fast() {
+  if (!has_bf16_dot()) return false;
+  constexpr std::int64_t kRounds = 200'000;
+  return peak_flops(DType::BF16, 1, kRounds, 3) > peak_flops(DType::F32, 1, kRounds, 3);
+}
+
+}  // namespace aisc

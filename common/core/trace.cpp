@@ -1,0 +1,76 @@
+#include "common/core/trace.h"
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/core/files.h"
+
+namespace aisc {
+
+Trace::Lane& Trace::lane() {
+  const int next = static_cast<int>(lanes_.size());
+  return lanes_.try_emplace(std::this_thread::get_id(), Lane{next, {}}).first->second;
+}
+
+Trace::Span Trace::span(const char* part, std::string name) {
+  const std::lock_guard lock(mutex_);
+  lane().open.push_back({std::move(name), part, clock_.now(), 0.0});
+  return Span(this);
+}
+
+// A span's own time is its length less that of the spans inside it, which the parent is told.
+void Trace::end() noexcept try {
+  const std::lock_guard lock(mutex_);
+  Lane& current = lane();
+  Open open = std::move(current.open.back());
+  current.open.pop_back();
+  const double now = clock_.now(), length = now - open.begin_seconds;
+  seconds_[open.part] += length - open.nested_seconds;
+  if (!current.open.empty()) current.open.back().nested_seconds += length;
+  if (recording_)
+    events_.push_back({open.name.empty() ? open.part : std::move(open.name), open.part,
+                       open.begin_seconds, now, current.index});
+} catch (const std::exception&) {
+  // A trace without memory loses a span; the program that it watches goes on.
+}
+
+void Trace::record(bool on) {
+  const std::lock_guard lock(mutex_);
+  recording_ = on;
+}
+
+std::vector<TraceEvent> Trace::events() const {
+  const std::lock_guard lock(mutex_);
+  return events_;
+}
+
+std::map<std::string, double> Trace::seconds_by_part() const {
+  const std::lock_guard lock(mutex_);
+  return seconds_;
+}
+
+void Trace::reset() {
+  const std::lock_guard lock(mutex_);
+  events_.clear();
+  seconds_.clear();
+}
+
+void Trace::write_chrome_json(const std::string& path) const {
+  nlohmann::json rows = nlohmann::json::array();
+  rows.push_back({{"ph", "M"},
+                  {"name", "process_name"},
+                  {"pid", rank_},
+                  {"args", {{"name", "rank " + std::to_string(rank_)}}}});
+  for (const TraceEvent& e : events())
+    rows.push_back({{"ph", "X"},
+                    {"name", e.name},
+                    {"cat", e.part},
+                    {"pid", rank_},
+                    {"tid", e.lane},
+                    {"ts", e.begin_seconds * 1e6},  // microseconds
+                    {"dur", (e.end_seconds - e.begin_seconds) * 1e6}});
+  write_file(path, nlohmann::json{{"traceEvents", rows}, {"displayTimeUnit", "ms"}}.dump() + "\n");
+}
+
+}  // namespace aisc

@@ -1,0 +1,79 @@
+// Who did what when. Spans nest; each belongs to a part ("matmul", "attention", "optimizer"), and the
+// trace keeps both the single spans (for a picture) and the time of each part (for a table).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/core/clock.h"
+
+namespace aisc {
+
+struct TraceEvent {
+  std::string name;
+  std::string part;
+  double begin_seconds;
+  double end_seconds;
+  int lane;  // 0: the first thread that wrote to this trace, 1: the second, ...
+};
+
+class Trace {
+ public:
+  explicit Trace(const Clock& clock, int rank = 0) : clock_(clock), rank_(rank) {}
+
+  // Ends where it goes out of scope.
+  class [[nodiscard]] Span {
+   public:
+    Span(Span&& other) noexcept : trace_(other.trace_) { other.trace_ = nullptr; }
+    Span& operator=(Span&&) = delete;
+    ~Span() {
+      if (trace_) trace_->end();
+    }
+
+   private:
+    friend class Trace;
+    explicit Span(Trace* trace) : trace_(trace) {}
+    Trace* trace_;
+  };
+
+  Span span(const char* part, std::string name = {});  // an empty name: the part's
+
+  // Single spans are kept only while recording (off at first); times by part always.
+  void record(bool on);
+  std::vector<TraceEvent> events() const;  // in the order in which they ended
+  // Seconds per part, without the time of spans nested inside: the values add up to the traced time.
+  std::map<std::string, double> seconds_by_part() const;
+  void reset();  // forgets events and times
+
+  // Chrome's trace format, which Perfetto opens; the process is the rank. Written under a temporary
+  // name and renamed. Throws Error naming the file.
+  void write_chrome_json(const std::string& path) const;
+
+ private:
+  struct Open {
+    std::string name;
+    const char* part;
+    double begin_seconds;
+    double nested_seconds;
+  };
+  struct Lane {
+    int index;
+    std::vector<Open> open;
+  };
+  void end() noexcept;
+  Lane& lane();
+
+  const Clock& clock_;
+  const int rank_;
+  mutable std::mutex mutex_;
+  bool recording_ = false;
+  std::map<std::thread::id, Lane> lanes_;
+  std::vector<TraceEvent> events_;
+  std::map<std::string, double> seconds_;
+};
+
+}  // namespace aisc

@@ -1,0 +1,42 @@
+// A handle on something that runs beside the caller: a collective, a copy.
+#pragma once
+
+#include <memory>
+
+namespace aisc {
+
+// What a backend implements: the operation behind a Work. It holds a share of the tensors that it
+// reads and writes, so that they live until it is over.
+class PendingOperation {
+ public:
+  virtual ~PendingOperation() = default;
+  virtual void wait() = 0;  // returns when the operation is over; throws its error
+  virtual bool done() = 0;  // true when wait() would not block
+  // wait() for a Work that is dropped: errors may only be kept, for the communicator's next call.
+  virtual void abandon() noexcept {
+    try {
+      wait();
+    } catch (...) {
+    }
+  }
+};
+
+// Default-constructed: already over. wait(): what follows comes after the operation; it blocks for
+// CPU buffers; for CUDA the compute stream waits and the host goes on. The destructor waits too; an
+// error that it meets is thrown by the next call on the communicator.
+class [[nodiscard]] Work {
+ public:
+  Work() = default;
+  explicit Work(std::unique_ptr<PendingOperation> operation) : operation_(std::move(operation)) {}
+  Work(Work&&) noexcept = default;
+  Work& operator=(Work&& other) noexcept;
+  ~Work();
+
+  void wait();
+  bool done() { return !operation_ || operation_->done(); }
+
+ private:
+  std::unique_ptr<PendingOperation> operation_;
+};
+
+}  // namespace aisc
