@@ -1,0 +1,144 @@
+// Products by oneDNN, version 2 or 3: the differences between the two are in this file.
+//
+// A primitive run by two threads with its default scratchpad gives wrong numbers, silently. So the
+// scratchpad is the caller's (taken from the device), and primitives are cached per device: one rank's
+// are never run by another. The cache's key holds the number of threads, for which a primitive is made.
+#include <omp.h>
+
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
+
+#include "common/core/machine.h"
+#include "common/ops/cpu/kernels.h"
+#include "common/ops/cpu/products.h"
+
+namespace aisc::cpu {
+namespace {
+
+using dnnl::memory;
+
+memory::data_type library_type(DType dtype) {
+  return dtype == DType::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+struct ProductKey {
+  std::int64_t batch, M, N, K;
+  ops::Transpose transpose;
+  DType in, out;
+  bool accumulate, bias;
+  float alpha;
+  int threads;
+  auto operator<=>(const ProductKey&) const = default;
+};
+
+struct Product {
+  memory::desc left, right, bias, out, scratch;
+  dnnl::matmul primitive;
+};
+
+// What a device keeps of oneDNN: found through Device::extension.
+struct Library {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::map<ProductKey, Product> products;
+  int bf16_is_fast = -1;  // not measured yet
+};
+
+// A row-major factor (batch, rows, columns), or the same memory seen transposed.
+memory::desc describe(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed,
+                      memory::data_type type) {
+  const memory::dims strides = transposed ? memory::dims{rows * columns, 1, rows}
+                                          : memory::dims{rows * columns, columns, 1};
+  if (batch == 1) return {{rows, columns}, type, memory::dims{strides[1], strides[2]}};
+  return {{batch, rows, columns}, type, strides};
+}
+
+Product make_product(const ProductKey& key, const dnnl::engine& engine) {
+  const auto in = library_type(key.in), out = library_type(key.out);
+  Product p;
+  p.left = describe(key.batch, key.M, key.K, key.transpose == ops::Transpose::First, in);
+  p.right = describe(key.batch, key.K, key.N, key.transpose == ops::Transpose::Second, in);
+  p.out = describe(key.batch, key.M, key.N, false, out);
+  if (key.bias) p.bias = describe(1, 1, key.N, false, in);
+
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR >= 3
+  if (key.alpha != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, key.alpha, 0.0f);
+#else
+  if (key.alpha != 1) after.append_eltwise(1.0f, dnnl::algorithm::eltwise_linear, key.alpha, 0.0f);
+#endif
+  if (key.accumulate) after.append_sum(1.0f);
+  attributes.set_post_ops(after);
+
+#if DNNL_VERSION_MAJOR >= 3
+  const auto description =
+      key.bias ? dnnl::matmul::primitive_desc(engine, p.left, p.right, p.bias, p.out, attributes)
+               : dnnl::matmul::primitive_desc(engine, p.left, p.right, p.out, attributes);
+#else
+  const auto operation = key.bias ? dnnl::matmul::desc(p.left, p.right, p.bias, p.out)
+                                  : dnnl::matmul::desc(p.left, p.right, p.out);
+  const dnnl::matmul::primitive_desc description(operation, attributes, engine);
+#endif
+  p.scratch = description.scratchpad_desc();
+  p.primitive = dnnl::matmul(description);
+  return p;
+}
+
+void run(Library& library, View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
+  const ProductSizes size(out, a, options.transpose);
+  const ProductKey key{size.batch,
+                       size.M,
+                       size.N,
+                       size.K,
+                       options.transpose,
+                       a.dtype(),
+                       out.dtype(),
+                       options.into == ops::Into::Accumulate,
+                       static_cast<bool>(options.bias),
+                       static_cast<float>(options.alpha),
+                       omp_get_max_threads()};
+  auto found = library.products.find(key);
+  if (found == library.products.end())
+    found = library.products.emplace(key, make_product(key, library.engine)).first;
+  const Product& p = found->second;
+
+  const auto bytes = static_cast<std::int64_t>(p.scratch.get_size());
+  const Tensor scratch({bytes}, DType::U8, out.device(), Purpose::Workspace);
+  const auto wrap = [&](const memory::desc& desc, const void* data) {
+    return memory(desc, library.engine, const_cast<void*>(data));
+  };
+  std::unordered_map<int, memory> arguments{
+      {DNNL_ARG_SRC, wrap(p.left, a.raw())},
+      {DNNL_ARG_WEIGHTS, wrap(p.right, b.raw())},
+      {DNNL_ARG_DST, wrap(p.out, out.raw())},
+      {DNNL_ARG_SCRATCHPAD, wrap(p.scratch, scratch.data<std::uint8_t>())}};
+  if (key.bias) arguments.emplace(DNNL_ARG_BIAS, wrap(p.bias, options.bias.raw()));
+  p.primitive.execute(library.stream, arguments);
+  library.stream.wait();
+}
+
+}  // namespace
+
+void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
+  Library& library = out.device().extension<Library>();
+  if (options.bias && options.alpha != 1) {  // the library would scale the bias, too
+    ops::MatmulOptions without = options;
+    without.bias = {};
+    library_product(out, a, b, without);
+    return add_bias(out, out, options.bias);
+  }
+  if (a.dtype() == DType::BF16) {
+    if (library.bf16_is_fast < 0) library.bf16_is_fast = bf16_dot_is_fast() ? 1 : 0;
+    if (!library.bf16_is_fast) return widened_product(out, a, b, options);
+  }
+  try {
+    run(library, out, a, b, options);
+  } catch (const dnnl::error& e) {
+    fail(std::string("matmul: oneDNN: ") + e.what());
+  }
+}
+
+}  // namespace aisc::cpu

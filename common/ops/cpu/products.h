@@ -1,0 +1,24 @@
+// The two ways to multiply matrices on the CPU.
+#pragma once
+
+#include "common/ops/ops.h"
+
+namespace aisc::cpu {
+
+// Blocked and packed, in any floating type, on any processor: the way of F64 and F16, and of all
+// types where the program is built without oneDNN.
+void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
+
+// F32 and BF16 by oneDNN. (no_onednn.cpp: the plain product.)
+void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
+
+// BF16 by way of F32: for processors whose BF16 dot products are slower than F32 multiply-adds.
+void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
+
+// The sizes of out (batch, M, N) = op(a) (batch, M, K) op(b) (batch, K, N); batch 1 for matrices.
+struct ProductSizes {
+  ProductSizes(const View& out, const ConstView& a, ops::Transpose transpose);
+  std::int64_t batch, M, N, K;
+};
+
+}  // namespace aisc::cpu

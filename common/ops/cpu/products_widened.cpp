@@ -1,0 +1,120 @@
+// BF16 products on processors that multiply F32 faster than BF16: the factors are widened to F32,
+// multiplied there, and the sums rounded once. The large factor of each form (the weight, or its
+// gradient) goes through in pieces, so that what is widened is used while it is still in cache; else
+// the F32 copies would cost more memory traffic than BF16 saves.
+#include <algorithm>
+
+#include "common/ops/cpu/kernels.h"
+#include "common/ops/cpu/products.h"
+
+namespace aisc::cpu {
+namespace {
+
+constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;  // 4 MiB of F32
+
+// How many rows of `columns` elements make a piece: a multiple of 16, so that products stay even.
+std::int64_t piece_rows(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t fit = kPieceElements / std::max<std::int64_t>(columns, 1) / 16 * 16;
+  return std::clamp<std::int64_t>(fit, 16, std::max<std::int64_t>(rows, 16));
+}
+
+Tensor workspace(std::int64_t rows, std::int64_t columns, Device& device) {
+  return Tensor({rows, columns}, DType::F32, device, Purpose::Workspace);
+}
+
+// The columns [begin, begin + count) of x (rows, columns), in F32.
+Tensor widen(const ConstView& x, std::int64_t begin, std::int64_t count) {
+  const std::int64_t rows = x.shape()[0], columns = x.shape()[1];
+  Tensor wide = workspace(rows, count, x.device());
+  const BFloat16* from = x.data<BFloat16>() + begin;
+  float* to = wide.data<float>();
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < rows; ++i)
+#pragma omp simd
+    for (std::int64_t j = 0; j < count; ++j)
+      to[i * count + j] = static_cast<float>(from[i * columns + j]);
+  return wide;
+}
+
+Tensor widen(const ConstView& x) { return widen(x, 0, x.shape()[1]); }
+
+template <class T>
+void store_as(T* to, std::int64_t to_stride, const Tensor& wide, bool accumulate) {
+  const std::int64_t rows = wide.shape()[0], columns = wide.shape()[1];
+  const float* from = wide.data<float>();
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < rows; ++i) {
+    T* row = to + i * to_stride;
+    const float* sums = from + i * columns;
+    if (accumulate)
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j)
+        row[j] = static_cast<T>(sums[j] + static_cast<float>(row[j]));
+    else
+#pragma omp simd
+      for (std::int64_t j = 0; j < columns; ++j) row[j] = static_cast<T>(sums[j]);
+  }
+}
+
+// The block of `out` that begins at (row, column) = [itself +] wide, rounded if out is BF16.
+void store(View out, std::int64_t row, std::int64_t column, const Tensor& wide, bool accumulate) {
+  const std::int64_t stride = out.shape()[1], offset = row * stride + column;
+  if (out.dtype() == DType::F32)
+    store_as(out.data<float>() + offset, stride, wide, accumulate);
+  else
+    store_as(out.data<BFloat16>() + offset, stride, wide, accumulate);
+}
+
+}  // namespace
+
+void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
+  const auto [batch, M, N, K] = ProductSizes(out, a, options.transpose);
+  for (std::int64_t i = 0; batch > 1 && i < batch; ++i) {
+    const auto matrix = [i](const auto& x) {
+      return x.rows(i, i + 1).reshaped({x.shape()[1], x.shape()[2]});
+    };
+    widened_product(matrix(out), matrix(a), matrix(b), options);
+  }
+  if (batch > 1) return;
+  const auto as_matrix = [](const auto& x) { return x.reshaped({x.shape()[-2], x.shape()[-1]}); };
+  out = as_matrix(out), a = as_matrix(a), b = as_matrix(b);
+  const bool accumulate = options.into == ops::Into::Accumulate;
+  ops::MatmulOptions wide = options;
+  wide.into = ops::Into::Overwrite;
+  wide.bias = {};
+  Device& device = out.device();
+
+  if (options.transpose == ops::Transpose::First) {  // pieces of the rows of out: columns of a
+    const Tensor right = widen(b);
+    for (std::int64_t m = 0, piece = piece_rows(M, N); m < M; m += piece) {
+      const std::int64_t rows = std::min(piece, M - m);
+      const Tensor sums = workspace(rows, N, device), left = widen(a, m, rows);
+      cpu::matmul(sums, left, right, wide);
+      if (options.bias) add_bias(sums, sums, widen(options.bias.reshaped({1, N})).view().flat(0, N));
+      store(out, m, 0, sums, accumulate);
+    }
+  } else if (options.transpose == ops::Transpose::Second) {  // pieces of the rows of b
+    const Tensor left = widen(a);
+    for (std::int64_t n = 0, piece = piece_rows(N, K); n < N; n += piece) {
+      const std::int64_t columns = std::min(piece, N - n);
+      const Tensor sums = workspace(M, columns, device), right = widen(b.rows(n, n + columns));
+      const Tensor bias =
+          options.bias ? widen(options.bias.reshaped({1, N}), n, columns) : Tensor();
+      if (bias) wide.bias = bias.view().flat(0, columns);
+      cpu::matmul(sums, left, right, wide);
+      store(out, 0, n, sums, accumulate);
+    }
+  } else {  // pieces of the depth: rows of b, columns of a
+    const Tensor sums = workspace(M, N, device);
+    for (std::int64_t k = 0, piece = piece_rows(K, N); k < K; k += piece) {
+      const std::int64_t depth = std::min(piece, K - k);
+      const Tensor left = widen(a, k, depth), right = widen(b.rows(k, k + depth));
+      cpu::matmul(sums, left, right, wide);
+      wide.into = ops::Into::Accumulate;
+    }
+    if (options.bias) add_bias(sums, sums, widen(options.bias.reshaped({1, N})).view().flat(0, N));
+    store(out, 0, 0, sums, accumulate);
+  }
+}
+
+}  // namespace aisc::cpu

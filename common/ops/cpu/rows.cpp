@@ -1,0 +1,165 @@
+// Operations on rows: layer norm and softmax. A row is read from memory once; further passes over
+// it find it in cache.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/ops/cpu/column_sums.h"
+#include "common/ops/cpu/kernels.h"
+#include "common/ops/cpu/parallel.h"
+#include "common/ops/cpu/vector_math.h"
+
+namespace aisc::cpu {
+namespace {
+
+// dx = rstd (g - mean(g) - xhat mean(g xhat)) with g = dy weight and xhat = (x - mean) rstd.
+// Adds the row's dy xhat to dweight and dy to dbias.
+template <class T, class S>
+void layer_norm_row_backward(T* dx, S* dweight, S* dbias, const T* dy, const T* x, const T* weight,
+                             S mean, S rstd, std::int64_t C) {
+  S sum_g = 0, sum_gx = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+  for (std::int64_t c = 0; c < C; ++c) {
+    const S d = widen(dy[c]), xhat = (widen(x[c]) - mean) * rstd, g = d * widen(weight[c]);
+    sum_g += g;
+    sum_gx += g * xhat;
+    dweight[c] += d * xhat;
+    dbias[c] += d;
+  }
+  const S mean_g = sum_g / static_cast<S>(C), mean_gx = sum_gx / static_cast<S>(C);
+#pragma omp simd
+  for (std::int64_t c = 0; c < C; ++c) {
+    const S xhat = (widen(x[c]) - mean) * rstd, g = widen(dy[c]) * widen(weight[c]);
+    dx[c] = narrow<T>(rstd * (g - mean_g - xhat * mean_gx));
+  }
+}
+
+}  // namespace
+
+void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, ConstView bias,
+                double epsilon) {
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t N = x.shape()[0], C = x.shape()[1];
+    const T *in = x.data<T>(), *gain = weight.data<T>(), *shift = bias.data<T>();
+    T* out = y.data<T>();
+    S *means = mean.data<S>(), *rstds = rstd.data<S>();
+    parallel_rows(N, C, [=](std::int64_t n) {
+      const T* row = in + n * C;
+      T* to = out + n * C;
+      S sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = 0; c < C; ++c) sum += widen(row[c]);
+      const S m = sum / static_cast<S>(C);
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t c = 0; c < C; ++c) {
+        const S d = widen(row[c]) - m;  // the mean of squares less the mean's square would cancel
+        squares += d * d;
+      }
+      const S r = S(1) / std::sqrt(squares / static_cast<S>(C) + static_cast<S>(epsilon));
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c)
+        to[c] = narrow<T>((widen(row[c]) - m) * r * widen(gain[c]) + widen(shift[c]));
+      means[n] = m;
+      rstds[n] = r;
+    });
+  });
+}
+
+void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstView x,
+                         ConstView weight, ConstView mean, ConstView rstd, Into weights_into) {
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t N = x.shape()[0], C = x.shape()[1];
+    const T *in = x.data<T>(), *gain = weight.data<T>(), *dout = dy.data<T>();
+    const S *means = mean.data<S>(), *rstds = rstd.data<S>();
+    T* din = dx.data<T>();
+    const ColumnSums<S> sums(N, 2 * C, dx.device());
+    sums.add_rows([=](S* partial, std::int64_t n) {
+      layer_norm_row_backward<T, S>(din + n * C, partial, partial + C, dout + n * C, in + n * C,
+                                    gain, means[n], rstds[n], C);
+    });
+    sums.store(dweight, 0, weights_into);
+    sums.store(dbias, C, weights_into);
+  });
+}
+
+void add_bias(View out, ConstView x, ConstView bias) {
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const std::int64_t N = x.shape()[0], C = x.shape()[1];
+    const T *in = x.data<T>(), *shift = bias.data<T>();
+    T* to = out.data<T>();
+    parallel_rows(N, C, [=](std::int64_t n) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c)
+        to[n * C + c] = narrow<T>(widen(in[n * C + c]) + widen(shift[c]));
+    });
+  });
+}
+
+void add_bias_backward(View dbias, ConstView dy, Into into) {
+  dispatch(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t N = dy.shape()[0], C = dy.shape()[1];
+    const T* dout = dy.data<T>();
+    const ColumnSums<S> sums(N, C, dbias.device());
+    sums.add_rows([=](S* partial, std::int64_t n) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c) partial[c] += widen(dout[n * C + c]);
+    });
+    sums.store(dbias, 0, into);
+  });
+}
+
+void softmax(View y, ConstView x) {
+  if (x.count() == 0) return;
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t C = x.shape()[-1];
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    parallel_rows(x.shape().rows(), C, [=](std::int64_t n) {
+      const T* row = in + n * C;
+      T* to = out + n * C;
+      S maximum = -std::numeric_limits<S>::infinity(), sum = 0;
+#pragma omp simd reduction(max : maximum)
+      for (std::int64_t c = 0; c < C; ++c) {
+        const S v = widen(row[c]);
+        maximum = v > maximum ? v : maximum;
+      }
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = 0; c < C; ++c) sum += vector_exp(widen(row[c]) - maximum);
+      const S inverse = S(1) / sum;
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c)
+        to[c] = narrow<T>(vector_exp(widen(row[c]) - maximum) * inverse);
+    });
+  });
+}
+
+// dx = y (dy - sum(dy y)).
+void softmax_backward(View dx, ConstView dy, ConstView y) {
+  if (y.count() == 0) return;
+  dispatch(y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t C = y.shape()[-1];
+    const T *p = y.data<T>(), *d = dy.data<T>();
+    T* to = dx.data<T>();
+    parallel_rows(y.shape().rows(), C, [=](std::int64_t n) {
+      S sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = n * C; c < (n + 1) * C; ++c) sum += widen(d[c]) * widen(p[c]);
+#pragma omp simd
+      for (std::int64_t c = n * C; c < (n + 1) * C; ++c)
+        to[c] = narrow<T>(widen(p[c]) * (widen(d[c]) - sum));
+    });
+  });
+}
+
+}  // namespace aisc::cpu

@@ -1,0 +1,190 @@
+// Operations that choose rows or columns by whole numbers: embedding and cross entropy.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/ops/cpu/kernels.h"
+#include "common/ops/cpu/parallel.h"
+#include "common/ops/cpu/vector_math.h"
+
+namespace aisc::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 1024;  // columns that pass the maximum and then the sum, in cache
+
+// Throws Error naming the first number outside [low, high).
+void check_range(const char* operation, const char* name, const ConstView& numbers,
+                 std::int64_t low, std::int64_t high) {
+  const auto values = numbers.values<std::int32_t>();
+  const auto wrong = std::find_if(values.begin(), values.end(),
+                                  [=](std::int32_t v) { return v < low || v >= high; });
+  if (wrong != values.end())
+    fail(fmt::format("{}: {}[{}] is {}, expected {} <= {} < {}", operation, name,
+                     wrong - values.begin(), *wrong, low, name, high));
+}
+
+// The places at which each id occurs, as linked lists: heads[k] is the first place of the k-th
+// different id, next[place] the following place with the same id or -1.
+class Occurrences {
+ public:
+  Occurrences(ConstView ids, std::int64_t V, Device& device)
+      : lists_({V + 2 * ids.count()}, DType::I32, device, Purpose::Workspace) {
+    const std::int32_t* id = ids.data<std::int32_t>();
+    std::int32_t* last = lists_.data<std::int32_t>();  // (V): the last place of each id so far
+    next = last + V;
+    heads = next + ids.count();
+    std::fill(last, next, -1);
+    for (std::int32_t n = 0; n < ids.count(); ++n) {
+      next[n] = -1;
+      if (last[id[n]] < 0)
+        heads[count++] = n;
+      else
+        next[last[id[n]]] = n;
+      last[id[n]] = n;
+    }
+  }
+
+  bool contains(std::int64_t id) const { return lists_.data<std::int32_t>()[id] >= 0; }
+
+  std::int64_t count = 0;
+  std::int32_t *next, *heads;
+
+ private:
+  Tensor lists_;
+};
+
+template <class Out, class T>
+void add_to_table(View dtable, ConstView dout, ConstView ids, Into into) {
+  using S = Accumulator<T>;
+  const std::int64_t V = dtable.shape()[0], C = dtable.shape()[1];
+  const std::int32_t* id = ids.data<std::int32_t>();
+  const T* from = dout.data<T>();
+  Out* table = dtable.data<Out>();
+  const Occurrences places(ids, V, dtable.device());
+  if (into == Into::Overwrite)
+    parallel_rows(V, C, [&](std::int64_t row) {
+      if (!places.contains(row)) std::fill(table + row * C, table + (row + 1) * C, Out{});
+    });
+  const Tensor sums({omp_get_max_threads(), C}, DTypeOf<S>::value, dtable.device(),
+                    Purpose::Workspace);
+  // Frequent ids come first and have the longest lists: threads take them one by one.
+#pragma omp parallel for schedule(dynamic) if (ids.count() * C >= kSerialBelow)
+  for (std::int64_t k = 0; k < places.count; ++k) {
+    S* sum = sums.data<S>() + omp_get_thread_num() * C;
+    Out* row = table + id[places.heads[k]] * C;
+    for (std::int64_t c = 0; c < C; ++c)
+      sum[c] = into == Into::Accumulate ? static_cast<S>(row[c]) : S(0);
+    for (std::int32_t n = places.heads[k]; n >= 0; n = places.next[n]) {
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c) sum[c] += widen(from[n * C + c]);
+    }
+    for (std::int64_t c = 0; c < C; ++c) row[c] = static_cast<Out>(sum[c]);
+  }
+}
+
+// log(sum(exp(row))) in one pass over memory. Per block: its maximum, the sum so far brought to the
+// new maximum, the block's exponentials added.
+template <class S, class T>
+S log_sum_exp_of(const T* row, std::int64_t classes) {
+  S maximum = -std::numeric_limits<S>::infinity(), sum = 0;
+  for (std::int64_t begin = 0; begin < classes; begin += kBlock) {
+    const std::int64_t end = std::min(classes, begin + kBlock);
+    S top = maximum, block = 0;
+#pragma omp simd reduction(max : top)
+    for (std::int64_t c = begin; c < end; ++c) {
+      const S v = widen(row[c]);
+      top = v > top ? v : top;
+    }
+    // As long as all are minus infinity, any finite number will do: their exponentials are 0.
+    const S shift = top == -std::numeric_limits<S>::infinity() ? S(0) : top;
+#pragma omp simd reduction(+ : block)
+    for (std::int64_t c = begin; c < end; ++c) block += vector_exp(widen(row[c]) - shift);
+    sum = sum * vector_exp(maximum - shift) + block;
+    maximum = shift;
+  }
+  return maximum + std::log(sum);
+}
+
+}  // namespace
+
+void embedding(View out, ConstView table, ConstView ids, Into into) {
+  check_range("embedding", "id", ids, 0, table.shape()[0]);
+  dispatch(table.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const std::int64_t C = table.shape()[1];
+    const std::int32_t* id = ids.data<std::int32_t>();
+    const T* rows = table.data<T>();
+    T* to = out.data<T>();
+    parallel_rows(ids.count(), C, [=](std::int64_t n) {
+      const T* row = rows + id[n] * C;
+      if (into == Into::Overwrite)
+        std::copy(row, row + C, to + n * C);
+      else
+#pragma omp simd
+        for (std::int64_t c = 0; c < C; ++c)
+          to[n * C + c] = narrow<T>(widen(to[n * C + c]) + widen(row[c]));
+    });
+  });
+}
+
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
+  check_range("embedding_backward", "id", ids, 0, dtable.shape()[0]);
+  dispatch(dout.dtype(), [&](auto type) {
+    using T = decltype(type);
+    if (dtable.dtype() == dout.dtype())
+      add_to_table<T, T>(dtable, dout, ids, into);
+    else
+      add_to_table<float, T>(dtable, dout, ids, into);
+  });
+}
+
+void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
+                   std::int64_t classes) {
+  check_range("cross_entropy", "target", targets, -1, classes);
+  dispatch(logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t V = logits.shape()[1];
+    const T* rows = logits.data<T>();
+    const std::int32_t* target = targets.data<std::int32_t>();
+    S *loss = losses.data<S>(), *lse = log_sum_exp.data<S>();
+    parallel_rows(targets.count(), V, [=](std::int64_t n) {
+      lse[n] = log_sum_exp_of<S>(rows + n * V, classes);
+      loss[n] = target[n] < 0 ? S(0) : lse[n] - widen(rows[n * V + target[n]]);
+    });
+  });
+}
+
+void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
+                            ConstView targets, std::int64_t classes, double factor) {
+  check_range("cross_entropy_backward", "target", targets, -1, classes);
+  dispatch(logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t V = logits.shape()[1];
+    const T* from = logits.data<T>();
+    const std::int32_t* target = targets.data<std::int32_t>();
+    const S* lse = log_sum_exp.data<S>();
+    T* to = dlogits.data<T>();
+    const S scale = static_cast<S>(factor);
+    parallel_rows(targets.count(), V, [=](std::int64_t n) {
+      const T* row = from + n * V;
+      T* out = to + n * V;
+      if (target[n] < 0) {
+        std::fill(out, out + V, T{});
+        return;
+      }
+      const S shift = lse[n];
+      const S at_target = scale * (vector_exp(widen(row[target[n]]) - shift) - S(1));
+#pragma omp simd
+      for (std::int64_t c = 0; c < classes; ++c)
+        out[c] = narrow<T>(scale * vector_exp(widen(row[c]) - shift));
+      out[target[n]] = narrow<T>(at_target);
+      std::fill(out + classes, out + V, T{});
+    });
+  });
+}
+
+}  // namespace aisc::cpu

@@ -1,0 +1,94 @@
+// The product of two small tiles that lie in cache: what attention and the plain product are made of.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace aisc::cpu {
+
+inline constexpr std::int64_t kTileVectorBytes = 64;
+
+// Lanes of a tile's vector of T. The columns of tiles are padded to a multiple of this.
+template <class T>
+inline constexpr std::int64_t kTileLanes = kTileVectorBytes / static_cast<std::int64_t>(sizeof(T));
+
+template <class T>
+constexpr std::int64_t tile_padded(std::int64_t columns) {
+  return (columns + kTileLanes<T> - 1) / kTileLanes<T> * kTileLanes<T>;
+}
+
+// A read-only tile whose element (row, k) is data[row * row_stride + k * k_stride]: with the strides
+// exchanged it is the transposed tile.
+template <class T>
+struct TileLeft {
+  const T* data;
+  std::int64_t row_stride, k_stride;
+};
+
+namespace detail {
+
+// The compiler's vector type; aligned(8) or less, since rows need not start on a vector's boundary.
+template <class T>
+struct TileVector {
+  using type [[gnu::vector_size(kTileVectorBytes), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+};
+
+// R rows times V vectors of columns, all sums in registers: per step of k, V loads and R broadcasts
+// feed R * V multiply-adds.
+template <class T, int R, int V>
+inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
+                        std::int64_t b_stride, std::int64_t depth) {
+  using Vector = typename TileVector<T>::type;
+  constexpr std::int64_t kLanes = kTileLanes<T>;
+  Vector sums[R][V];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v)
+      sums[r][v] = *reinterpret_cast<const Vector*>(c + r * c_stride + v * kLanes);
+  for (std::int64_t k = 0; k < depth; ++k) {
+    Vector columns[V];
+    for (int v = 0; v < V; ++v)
+      columns[v] = *reinterpret_cast<const Vector*>(b + k * b_stride + v * kLanes);
+    for (int r = 0; r < R; ++r) {
+      const T factor = a.data[r * a.row_stride + k * a.k_stride];
+      for (int v = 0; v < V; ++v) sums[r][v] += factor * columns[v];
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v)
+      *reinterpret_cast<Vector*>(c + r * c_stride + v * kLanes) = sums[r][v];
+}
+
+template <class T, int V>
+inline void tile_columns(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
+                         std::int64_t b_stride, std::int64_t rows, std::int64_t depth) {
+  constexpr int kRows = 24 / V > 6 ? 6 : 24 / V;  // 24 sums leave registers for the factors
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows) {
+    tile_kernel<T, kRows, V>(c + r * c_stride, c_stride, a, b, b_stride, depth);
+    a.data += kRows * a.row_stride;
+  }
+  for (; r < rows; ++r) {
+    tile_kernel<T, 1, V>(c + r * c_stride, c_stride, a, b, b_stride, depth);
+    a.data += a.row_stride;
+  }
+}
+
+}  // namespace detail
+
+// c (rows, columns) += a (rows, depth) b (depth, columns), every sum over k in ascending order.
+// `columns` is a multiple of kTileLanes<T>.
+template <class T>
+inline void tile_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
+                         std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
+                         std::int64_t depth) {
+  constexpr std::int64_t kLanes = kTileLanes<T>;
+  std::int64_t j = 0;
+  for (; j + 4 * kLanes <= columns; j += 4 * kLanes)
+    detail::tile_columns<T, 4>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+  for (; j + 2 * kLanes <= columns; j += 2 * kLanes)
+    detail::tile_columns<T, 2>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+  for (; j < columns; j += kLanes)
+    detail::tile_columns<T, 1>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+}
+
+}  // namespace aisc::cpu

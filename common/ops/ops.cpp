@@ -1,0 +1,303 @@
+// The public operations: each checks its arguments and hands them to the kernels of their device.
+#include "common/ops/ops.h"
+
+#include "common/ops/cpu/kernels.h"
+#include "common/ops/ops_checks.h"
+
+namespace aisc::ops {
+namespace {
+
+// Operations of one input and one output of the same count and type.
+void check_pair(const char* operation, const char* out_name, const View& out, const char* in_name,
+                const ConstView& in) {
+  const Checks checks(operation, in_name, in);
+  checks.has(out_name, out, in.count(), in.dtype());
+  checks.on_host();
+}
+
+void check_triple(const char* operation, const char* out_name, const View& out, const char* a_name,
+                  const ConstView& a, const char* b_name, const ConstView& b) {
+  const Checks checks(operation, a_name, a);
+  checks.has(b_name, b, a.count(), a.dtype());
+  checks.has(out_name, out, a.count(), a.dtype());
+  checks.on_host();
+}
+
+void check_heads(const Checks& checks, const ConstView& qkv, std::int64_t heads) {
+  checks.rank("qkv", qkv, 3);
+  const auto columns = static_cast<double>(qkv.shape()[2]);
+  checks.number("heads", static_cast<double>(heads), heads > 0, "at least 1");
+  checks.number("the last dimension of qkv", columns, qkv.shape()[2] % (3 * heads) == 0,
+                "a multiple of 3 * heads");
+}
+
+void check_state(const Checks& checks, const View& weight, const View& master,
+                 const ConstView& gradient) {
+  const DType dtype = weight.dtype();
+  const std::int64_t n = weight.count();
+  if (statistics_of(dtype) != dtype)
+    checks.has("master", master, n, DType::F32);
+  else
+    checks.number("the length of master", static_cast<double>(master.count()), !master,
+                  "none: the weight is its own master");
+  checks.has("gradient", gradient, n,
+             gradient && gradient.dtype() == DType::F32 ? DType::F32 : dtype);
+}
+
+}  // namespace
+
+void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options) {
+  const Checks checks("matmul", "a", a);
+  const int rank = a.shape().rank();
+  checks.number("the rank of a", rank, rank == 2 || rank == 3, "2, or 3 with a batch");
+  checks.rank("b", b, rank);
+  const bool a_turned = options.transpose == Transpose::First;
+  const bool b_turned = options.transpose == Transpose::Second;
+  const std::int64_t M = a.shape()[a_turned ? -1 : -2], K = a.shape()[a_turned ? -2 : -1];
+  const std::int64_t N = b.shape()[b_turned ? -2 : -1];
+  // a's shape with other last dimensions: the batch, where there is one, is a's.
+  const auto shape = [&](std::int64_t rows, std::int64_t columns) {
+    return a.shape().with(-2, rows).with(-1, columns);
+  };
+  checks.is("b", b, b_turned ? shape(N, K) : shape(K, N), a.dtype());
+  checks.is_or_f32("out", out, shape(M, N), a.dtype());
+  if (options.bias) {
+    checks.is("bias", options.bias, {N}, a.dtype());
+    checks.number("the length of bias", static_cast<double>(N), options.into == Into::Overwrite,
+                  "none together with Accumulate");
+  }
+  checks.on_host();
+  cpu::matmul(out, a, b, options);
+}
+
+void fill(View out, double value) {
+  Checks("fill", "out", out).on_host();
+  cpu::fill(out, value);
+}
+
+void cast(View out, ConstView x) {
+  const Checks checks("cast", "x", x);
+  checks.has("out", out, x.count(), out && is_floating(out.dtype()) ? out.dtype() : x.dtype());
+  checks.on_host();
+  cpu::cast(out, x);
+}
+
+void add(View out, ConstView a, ConstView b) {
+  check_triple("add", "out", out, "a", a, "b", b);
+  cpu::add(out, a, b);
+}
+
+void scale(View out, ConstView x, double factor) {
+  check_pair("scale", "out", out, "x", x);
+  cpu::scale(out, x, factor);
+}
+
+void add_bias(View out, ConstView x, ConstView bias) {
+  const Checks checks("add_bias", "x", x);
+  checks.rank("x", x, 2);
+  checks.is("bias", bias, {x.shape()[1]}, x.dtype());
+  checks.is("out", out, x.shape(), x.dtype());
+  checks.on_host();
+  cpu::add_bias(out, x, bias);
+}
+
+void add_bias_backward(View dbias, ConstView dy, Into into) {
+  const Checks checks("add_bias_backward", "dy", dy);
+  checks.rank("dy", dy, 2);
+  checks.is_or_f32("dbias", dbias, {dy.shape()[1]}, dy.dtype());
+  checks.on_host();
+  cpu::add_bias_backward(dbias, dy, into);
+}
+
+void permute(View out, ConstView x, std::array<int, 4> order) {
+  const Checks checks("permute", "x", x);
+  const int rank = x.shape().rank();
+  checks.number("the rank of x", rank, rank >= 2, "2 to 4");
+  Shape permuted = x.shape();
+  unsigned seen = 0;
+  for (int d = 0; d < rank; ++d) {
+    const int from = order[static_cast<std::size_t>(d)];
+    checks.number("an entry of order", from, from >= 0 && from < rank && !(seen >> from & 1u),
+                  "each dimension of x once");
+    seen |= 1u << from;
+    permuted = permuted.with(d, x.shape()[from]);
+  }
+  checks.is("out", out, permuted, x.dtype());
+  checks.on_host();
+  cpu::permute(out, x, order);
+}
+
+void relu(View y, ConstView x) {
+  check_pair("relu", "y", y, "x", x);
+  cpu::relu(y, x);
+}
+
+void relu_backward(View dx, ConstView dy, ConstView x) {
+  check_triple("relu_backward", "dx", dx, "dy", dy, "x", x);
+  cpu::relu_backward(dx, dy, x);
+}
+
+void gelu(View y, ConstView x) {
+  check_pair("gelu", "y", y, "x", x);
+  cpu::gelu(y, x);
+}
+
+void gelu_backward(View dx, ConstView dy, ConstView x) {
+  check_triple("gelu_backward", "dx", dx, "dy", dy, "x", x);
+  cpu::gelu_backward(dx, dy, x);
+}
+
+void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index) {
+  const Checks checks("dropout", "x", x);
+  checks.has("y", y, x.count(), x.dtype());
+  checks.number("rate", rate, rate >= 0 && rate < 1, "0 <= rate < 1");
+  checks.on_host();
+  cpu::dropout(y, x, rate, random, first_index);
+}
+
+void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, ConstView bias,
+                double epsilon) {
+  const Checks checks("layer_norm", "x", x);
+  checks.rank("x", x, 2);
+  const std::int64_t N = x.shape()[0], C = x.shape()[1];
+  checks.is("weight", weight, {C}, x.dtype());
+  checks.is("bias", bias, {C}, x.dtype());
+  checks.is("y", y, {N, C}, x.dtype());
+  checks.is("mean", mean, {N}, statistics_of(x.dtype()));
+  checks.is("rstd", rstd, {N}, statistics_of(x.dtype()));
+  checks.on_host();
+  cpu::layer_norm(y, mean, rstd, x, weight, bias, epsilon);
+}
+
+void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstView x,
+                         ConstView weight, ConstView mean, ConstView rstd, Into weights_into) {
+  const Checks checks("layer_norm_backward", "dy", dy);
+  checks.rank("dy", dy, 2);
+  const std::int64_t N = dy.shape()[0], C = dy.shape()[1];
+  const DType dtype = dy.dtype();
+  checks.is("x", x, {N, C}, dtype);
+  checks.is("weight", weight, {C}, dtype);
+  checks.is("mean", mean, {N}, statistics_of(dtype));
+  checks.is("rstd", rstd, {N}, statistics_of(dtype));
+  checks.is("dx", dx, {N, C}, dtype);
+  checks.is_or_f32("dweight", dweight, {C}, dtype);
+  checks.is("dbias", dbias, {C}, dweight.dtype());
+  checks.on_host();
+  cpu::layer_norm_backward(dx, dweight, dbias, dy, x, weight, mean, rstd, weights_into);
+}
+
+void softmax(View y, ConstView x) {
+  const Checks checks("softmax", "x", x);
+  checks.number("the rank of x", x.shape().rank(), x.shape().rank() >= 1, "1 to 4");
+  checks.is("y", y, x.shape(), x.dtype());
+  checks.on_host();
+  cpu::softmax(y, x);
+}
+
+void softmax_backward(View dx, ConstView dy, ConstView y) {
+  const Checks checks("softmax_backward", "dy", dy);
+  checks.number("the rank of dy", dy.shape().rank(), dy.shape().rank() >= 1, "1 to 4");
+  checks.is("y", y, dy.shape(), dy.dtype());
+  checks.is("dx", dx, dy.shape(), dy.dtype());
+  checks.on_host();
+  cpu::softmax_backward(dx, dy, y);
+}
+
+void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
+  const Checks checks("causal_attention", "qkv", qkv);
+  check_heads(checks, qkv, heads);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  checks.is("out", out, {B, T, C}, qkv.dtype());
+  checks.is("log_sum_exp", log_sum_exp, {B, heads, T}, statistics_of(qkv.dtype()));
+  checks.on_host();
+  cpu::causal_attention(out, log_sum_exp, qkv, heads);
+}
+
+void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
+                               ConstView log_sum_exp, std::int64_t heads) {
+  const Checks checks("causal_attention_backward", "qkv", qkv);
+  check_heads(checks, qkv, heads);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  checks.is("dout", dout, {B, T, C}, qkv.dtype());
+  checks.is("out", out, {B, T, C}, qkv.dtype());
+  checks.is("log_sum_exp", log_sum_exp, {B, heads, T}, statistics_of(qkv.dtype()));
+  checks.is("dqkv", dqkv, qkv.shape(), qkv.dtype());
+  checks.on_host();
+  cpu::causal_attention_backward(dqkv, dout, qkv, out, log_sum_exp, heads);
+}
+
+void embedding(View out, ConstView table, ConstView ids, Into into) {
+  const Checks checks("embedding", "table", table);
+  checks.rank("table", table, 2);
+  checks.rank("ids", ids, 1);
+  checks.is("ids", ids, ids.shape(), DType::I32);
+  checks.is("out", out, {ids.count(), table.shape()[1]}, table.dtype());
+  checks.on_host();
+  cpu::embedding(out, table, ids, into);
+}
+
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
+  const Checks checks("embedding_backward", "dout", dout);
+  checks.rank("dout", dout, 2);
+  checks.rank("dtable", dtable, 2);
+  checks.is("ids", ids, {dout.shape()[0]}, DType::I32);
+  checks.is_or_f32("dtable", dtable, {dtable.shape()[0], dout.shape()[1]}, dout.dtype());
+  checks.on_host();
+  cpu::embedding_backward(dtable, dout, ids, into);
+}
+
+void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
+                   std::int64_t classes) {
+  const Checks checks("cross_entropy", "logits", logits);
+  checks.rank("logits", logits, 2);
+  const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
+  checks.number("classes", static_cast<double>(classes), classes >= 1 && classes <= V,
+                "1 to the columns of logits");
+  checks.is("targets", targets, {N}, DType::I32);
+  checks.is("losses", losses, {N}, statistics_of(logits.dtype()));
+  checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
+  checks.on_host();
+  cpu::cross_entropy(losses, log_sum_exp, logits, targets, classes);
+}
+
+void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
+                            ConstView targets, std::int64_t classes, double factor) {
+  const Checks checks("cross_entropy_backward", "logits", logits);
+  checks.rank("logits", logits, 2);
+  const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
+  checks.number("classes", static_cast<double>(classes), classes >= 1 && classes <= V,
+                "1 to the columns of logits");
+  checks.is("targets", targets, {N}, DType::I32);
+  checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
+  checks.is("dlogits", dlogits, {N, V}, logits.dtype());
+  checks.on_host();
+  cpu::cross_entropy_backward(dlogits, logits, log_sum_exp, targets, classes, factor);
+}
+
+double sum_of_squares(ConstView x) {
+  Checks("sum_of_squares", "x", x).on_host();
+  return cpu::sum_of_squares(x);
+}
+
+void adamw(View weight, View master, View m, View v, ConstView gradient, const AdamWStep& step) {
+  const Checks checks("adamw", "weight", weight);
+  check_state(checks, weight, master, gradient);
+  checks.has("m", m, weight.count(), statistics_of(weight.dtype()));
+  checks.has("v", v, weight.count(), statistics_of(weight.dtype()));
+  checks.number("step", static_cast<double>(step.step), step.step >= 1, "at least 1");
+  checks.number("beta1", step.beta1, step.beta1 >= 0 && step.beta1 < 1, "0 <= beta1 < 1");
+  checks.number("beta2", step.beta2, step.beta2 >= 0 && step.beta2 < 1, "0 <= beta2 < 1");
+  checks.on_host();
+  cpu::adamw(weight, master, m, v, gradient, step);
+}
+
+void sgd(View weight, View master, View velocity, ConstView gradient, const SgdStep& step) {
+  const Checks checks("sgd", "weight", weight);
+  check_state(checks, weight, master, gradient);
+  if (velocity || step.momentum != 0)
+    checks.has("velocity", velocity, weight.count(), statistics_of(weight.dtype()));
+  checks.on_host();
+  cpu::sgd(weight, master, velocity, gradient, step);
+}
+
+}  // namespace aisc::ops

@@ -1,0 +1,137 @@
+// Every operation once, forward above its backward. Outputs first, then inputs, then options.
+//
+// All work on views of one device; shapes are in the comments, checked at run time, and a mismatch
+// throws Error with the operation, what was found and what was expected. Floating tensors may be F64,
+// F32, BF16 or F16; unless it says otherwise, all floating tensors of a call have the same type, and
+// sums are kept in F32 (F64 for F64) and rounded once. Outputs may be inputs where "in place" is said.
+// On the CPU an operation uses omp_get_max_threads() threads and is over when it returns; the result
+// depends on nothing but its inputs, for a given number of threads.
+//
+// dx is the gradient of the loss with respect to x. Gradients of weights are added to what is there
+// when `accumulate` says so, and overwrite it otherwise: the first product of a step overwrites.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "common/core/rng.h"
+#include "common/core/tensor.h"
+
+namespace aisc::ops {
+
+enum class Into { Overwrite, Accumulate };
+
+// ---- products -----------------------------------------------------------------------------------
+
+// Which of the factors is transposed. With x (N, I), weight (O, I), y (N, O), the three products of a
+// linear layer are  y = x weight^T (Second),  dx = dy weight (None),  dweight = dy^T x (First).
+enum class Transpose { None, First, Second };
+
+struct MatmulOptions {
+  Transpose transpose = Transpose::None;
+  double alpha = 1.0;
+  Into into = Into::Overwrite;
+  ConstView bias = {};  // (columns of out), added to every row; not together with Accumulate
+};
+
+// out = [out +] alpha op(a) op(b) [+ bias]:  (M, N) from op(a) (M, K) and op(b) (K, N), or with one
+// leading batch dimension on all three. `out` may be F32 where a and b are BF16 or F16 (gradients
+// accumulated in F32). F32 and BF16 are oneDNN's, F64 and F16 a plain blocked product.
+void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options = {});
+
+// ---- element by element -------------------------------------------------------------------------
+
+void fill(View out, double value);
+void cast(View out, ConstView x);              // any floating type to any other, same count
+void add(View out, ConstView a, ConstView b);  // same count; in place
+void scale(View out, ConstView x, double factor);  // in place
+
+void add_bias(View out, ConstView x, ConstView bias);  // (N, C) from (N, C) and (C); in place
+// dbias (C) from dy (N, C). dbias may be F32 where dy is shorter.
+void add_bias_backward(View dbias, ConstView dy, Into into);
+
+// out[i0, i1, ..] = x[..] with out's dimension d being x's dimension order[d]; rank 2 to 4.
+// permute(out, x, {0, 2, 1, 3}) takes (B, T, H, D) to (B, H, T, D). Its backward is the inverse order.
+void permute(View out, ConstView x, std::array<int, 4> order);
+
+void relu(View y, ConstView x);                          // in place
+void relu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
+
+// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): GPT-2's form (Hendrycks and Gimpel, 2016).
+void gelu(View y, ConstView x);
+void gelu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
+
+// Keeps each element with probability 1 - rate and scales it by 1 / (1 - rate); the others become 0.
+// Element i is decided by value first_index + i of `random`, so that any split of a tensor over ranks
+// draws the same mask. 0 <= rate < 1. The backward is the same call on dy. In place.
+void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index);
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+// y = (x - mean) rstd weight + bias, row by row (Ba, Kiros, Hinton, "Layer normalization", 2016).
+// y, x (N, C); weight, bias (C); mean, rstd (N) in F32 (F64 for F64), kept for the backward.
+void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, ConstView bias,
+                double epsilon);
+// dx (N, C), may be dy; dweight, dbias (C), which may be F32 where x is shorter.
+void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstView x,
+                         ConstView weight, ConstView mean, ConstView rstd, Into weights_into);
+
+void softmax(View y, ConstView x);                          // over the last dimension; in place
+void softmax_backward(View dx, ConstView dy, ConstView y);  // from y, not x; dx may be dy
+
+// ---- attention ----------------------------------------------------------------------------------
+
+// Causal attention of H heads, block by block with the online softmax (Milakov and Gimelshein, 2018;
+// Dao et al., "FlashAttention", 2022): no (T, T) tensor exists. qkv (B, T, H * 3 * D) head-major, so
+// that head h is columns [3 h D, 3 (h+1) D): query, key, value. out (B, T, H * D);
+// log_sum_exp (B, H, T) of the scaled scores, F32 (F64 for F64), kept for the backward.
+void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads);
+// Recomputes the scores block by block from qkv and log_sum_exp.
+void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
+                               ConstView log_sum_exp, std::int64_t heads);
+
+// ---- tables and classes -------------------------------------------------------------------------
+
+// out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Throws Error naming an id outside [0, V).
+void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite);
+// dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32 where
+// dout is shorter. A row's contributions are summed in F32 in the order of N and rounded once.
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into);
+
+// Softmax and negative log-likelihood in one pass over logits (N, V). losses, log_sum_exp (N) in F32
+// (F64 for F64); targets (N) I32, -1 for "none" (loss 0). Only the first `classes` columns are classes;
+// the rest (up to V) is padding. Throws Error naming a target outside [-1, classes).
+void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
+                   std::int64_t classes);
+// dlogits = factor * (softmax - one_hot(target)), 0 in padding and in rows without a target. May be
+// logits: the probabilities never exist beside them.
+void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
+                            ConstView targets, std::int64_t classes, double factor);
+
+// ---- optimizers ---------------------------------------------------------------------------------
+
+// Sum of the squares of all elements. Summed in blocks of fixed size, so that the result does not
+// depend on the number of threads.
+double sum_of_squares(ConstView x);
+
+struct AdamWStep {
+  double learning_rate;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.0;
+  std::int64_t step = 1;      // counted from 1: bias corrections 1 - beta^step
+  double gradient_scale = 1;  // multiplies the gradient first: clipping costs no pass of its own
+};
+// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019, algorithm 2. All (n). m and v
+// are F32 (F64 where weight is F64). `master` is the F32 copy of a shorter weight, empty otherwise.
+// gradient: weight's type or F32.
+void adamw(View weight, View master, View m, View v, ConstView gradient, const AdamWStep& step);
+
+struct SgdStep {
+  double learning_rate;
+  double momentum = 0.0, weight_decay = 0.0;
+  double gradient_scale = 1;
+};
+// velocity = momentum velocity + gradient + weight_decay weight; weight -= learning_rate velocity.
+// velocity may be empty where momentum is 0; types as for adamw.
+void sgd(View weight, View master, View velocity, ConstView gradient, const SgdStep& step);
+
+}  // namespace aisc::ops

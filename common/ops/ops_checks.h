@@ -1,0 +1,44 @@
+// What every public operation checks before a kernel sees its arguments.
+#pragma once
+
+#include <string>
+
+#include "common/core/tensor.h"
+
+namespace aisc::ops {
+
+// The type in which statistics of x are kept (means, log-sum-exps, moments).
+inline DType statistics_of(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
+
+// The checks of one call. Every tensor has to live where the first one does; every failure throws
+// Error: "layer_norm: weight is (7) F32, expected (8) F32".
+class Checks {
+ public:
+  // `first` sets the device; it has to be there and have a floating type.
+  Checks(const char* operation, const char* name, const ConstView& first);
+
+  // The tensor has exactly this shape and type.
+  void is(const char* name, const ConstView& x, const Shape& shape, DType dtype) const;
+  // The same, but where `dtype` is BF16 or F16 it may be F32: sums kept longer than their terms.
+  void is_or_f32(const char* name, const ConstView& x, const Shape& shape, DType dtype) const;
+  // The tensor has this many elements of this type, in any shape.
+  void has(const char* name, const ConstView& x, std::int64_t count, DType dtype) const;
+  void rank(const char* name, const ConstView& x, int rank) const;
+  // A number that has to be what `expected` says, e.g. "0 <= rate < 1".
+  void number(const char* name, double found, bool holds, const char* expected) const {
+    if (!holds) wrong_number(name, found, expected);
+  }
+  // The device is the host: the only one whose kernels are in this build.
+  void on_host() const;
+
+ private:
+  void present(const char* name, const ConstView& x) const;
+  [[noreturn]] void wrong_number(const char* name, double found, const char* expected) const;
+  [[noreturn]] void mismatch(const char* name, const ConstView& x,
+                             const std::string& expected) const;
+
+  const char *operation_, *first_;
+  Device* device_ = nullptr;
+};
+
+}  // namespace aisc::ops
