@@ -1,0 +1,45 @@
+#include "common/nn/mlp.h"
+
+#include <utility>
+
+namespace aisc {
+
+Tensor Gelu::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
+  const auto span = rank_.trace.span("gelu", name_);
+  Tensor y(x.shape(), x.dtype(), x.device());
+  ops::gelu(y, x);
+  saved.push(std::move(x));
+  return y;
+}
+
+Tensor Gelu::backward(Tensor dy, Saved& saved, const Pass& /*pass*/) {
+  const auto span = rank_.trace.span("gelu", name_);
+  const Tensor x = saved.pop();
+  Tensor dx = output_like(dy);
+  ops::gelu_backward(dx, dy, x);
+  return dx;
+}
+
+Mlp::Mlp(const Rank& rank, const std::string& name, const Options& options)
+    : fc_(rank, name + ".fc", options.width, options.hidden),
+      gelu_(rank, name + ".gelu"),
+      project_(rank, name + ".project", options.hidden, options.width, options.residual_stddev),
+      dropout_(rank, name + ".dropout", options.dropout, options.seed) {}
+
+Tensor Mlp::forward(Tensor x, Saved& saved, const Pass& pass) const {
+  Tensor hidden = gelu_.forward(fc_.forward(std::move(x), saved, pass), saved, pass);
+  return dropout_.forward(project_.forward(std::move(hidden), saved, pass), saved, pass);
+}
+
+Tensor Mlp::backward(Tensor dy, Saved& saved, const Pass& pass) {
+  Tensor dhidden = project_.backward(dropout_.backward(std::move(dy), saved, pass), saved, pass);
+  return fc_.backward(gelu_.backward(std::move(dhidden), saved, pass), saved, pass);
+}
+
+std::vector<Parameter*> Mlp::parameters() {
+  std::vector<Parameter*> all = fc_.parameters();
+  for (Parameter* p : project_.parameters()) all.push_back(p);
+  return all;
+}
+
+}  // namespace aisc

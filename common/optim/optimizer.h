@@ -1,0 +1,99 @@
+// Optimizers update slices of weights from their gradients and own whatever state that takes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/core/tensor.h"
+#include "common/nn/parameter.h"
+
+namespace aisc {
+
+// A run of weights and its gradient: a whole parameter, or the part of one that a rank looks after.
+struct OptimizerSlice {
+  std::string name;
+  View weight;         // (n), the model's type
+  ConstView gradient;  // (n), the weight's type or F32
+  bool decay = false;
+};
+
+// One slice a parameter: the serial program's choice.
+std::vector<OptimizerSlice> slices_of(std::span<Parameter* const> parameters);
+
+struct OptimizerStep {
+  double learning_rate;
+  double gradient_scale = 1;  // clipping and averaging, folded into the update
+};
+
+class Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  virtual ~Optimizer() = default;
+
+  // Updates every slice once.
+  void step(const OptimizerStep& options);
+  std::int64_t steps() const { return steps_; }  // taken so far
+
+  // What must be saved to go on later, by name: "blocks.0.norm1.weight/m". Views into live state.
+  struct State {
+    std::string name;
+    View value;
+  };
+  virtual std::vector<State> state() const = 0;
+
+ protected:
+  explicit Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {}
+
+  // The F32 copies of weights in a shorter type, one tensor a slice, empty where not needed.
+  std::vector<Tensor> make_masters() const;
+  std::vector<Tensor> make_zeros() const;  // F32 (F64 where the weight is), one a slice
+
+  std::vector<OptimizerSlice> slices_;
+
+ private:
+  virtual void do_step(const OptimizerStep& options, std::int64_t step) = 0;
+
+  std::int64_t steps_ = 0;
+};
+
+// Adam with decoupled weight decay (Loshchilov and Hutter, 2019). 8 bytes of state per parameter for
+// the moments, and 4 more for the master copy of weights in BF16 or F16: with 2 for the weight and 2
+// for its gradient the 16 bytes per parameter of mixed precision.
+class AdamW final : public Optimizer {
+ public:
+  struct Options {
+    double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+    double weight_decay = 0.1;  // of the slices that ask for decay
+  };
+  AdamW(std::vector<OptimizerSlice> slices, const Options& options);
+  std::vector<State> state() const override;
+
+ private:
+  void do_step(const OptimizerStep& options, std::int64_t step) override;
+
+  Options options_;
+  std::vector<Tensor> masters_, m_, v_;
+};
+
+// Stochastic gradient descent with momentum (Polyak's form, as PyTorch writes it).
+class Sgd final : public Optimizer {
+ public:
+  struct Options {
+    double momentum = 0;
+    double weight_decay = 0;  // of the slices that ask for decay
+  };
+  Sgd(std::vector<OptimizerSlice> slices, const Options& options);
+  std::vector<State> state() const override;
+
+ private:
+  void do_step(const OptimizerStep& options, std::int64_t step) override;
+
+  Options options_;
+  std::vector<Tensor> masters_, velocity_;
+};
+
+}  // namespace aisc
