@@ -1,0 +1,153 @@
+// Measures whole training steps (data, forward, backward, clip, AdamW) of a GPT with random weights
+// against the machine's own peak, measured in the same run, and tells where the time goes.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <vector>
+
+#include "11_gpt_3d/trainer.h"
+#include "common/core/files.h"
+#include "common/core/machine.h"
+
+namespace aisc {
+namespace {
+
+TrainConfig config_named(const std::string& name) {
+  TrainConfig c;
+  c.steps = 1'000'000;
+  if (name == "gpt2-124m") {
+    c.model = {.layers = 12, .heads = 12, .width = 768, .context = 64, .vocabulary = 50257};
+    c.batch = 4;
+  } else {
+    c.model = {.layers = 6, .heads = 6, .width = 384, .context = 256, .vocabulary = 256};
+    c.batch = 8;
+  }
+  return c;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Measurement {
+  double seconds_per_step;
+  std::map<std::string, double> seconds_by_part;  // per step
+  std::int64_t cache_misses;                      // of the device in the measured steps
+  Ledger ledger;
+};
+
+Measurement measure(const TrainConfig& config, int warmup, int steps) {
+  CpuDevice device;
+  const auto world = make_self_communicator();
+  Clock clock = Clock::wall();
+  Trace trace(clock);
+  const Rank rank{*world, device, clock, trace};
+  Trainer trainer(rank, config);
+  std::vector<std::uint8_t> text(1 << 20);
+  std::mt19937 random(1);
+  for (auto& byte : text) byte = static_cast<std::uint8_t>(random());
+  const BatchSampler data(text, config.model.context, config.seed);
+  for (int i = 0; i < warmup; ++i) trainer.step(data);
+  trace.reset();
+  const std::int64_t misses = device.ledger().cache_misses;
+  std::vector<double> seconds;
+  for (int i = 0; i < steps; ++i) {
+    const double begin = clock.now();
+    trainer.step(data);
+    seconds.push_back(clock.now() - begin);
+  }
+  Measurement m{median(seconds), trace.seconds_by_part(), 0, device.ledger()};
+  m.cache_misses = m.ledger.cache_misses - misses;
+  for (auto& [part, total] : m.seconds_by_part) total /= steps;
+  return m;
+}
+
+nlohmann::ordered_json benchmark(const std::string& name, const std::string& precision, int threads,
+                                 int steps) {
+  TrainConfig config = config_named(name);
+  config.model.dtype = config.gradient_dtype = parse_dtype(precision);
+  const DType dtype = config.model.dtype;
+  // The peak is measured before and after, since a shared machine's speed drifts; the higher counts.
+  double peak = measure_peak_flops(dtype, threads);
+  const Measurement m = measure(config, 3, steps);
+  peak = std::max(peak, measure_peak_flops(dtype, threads));
+  const auto tokens = static_cast<double>(config.batch * config.model.context);
+  const double flops = tokens * config.model.flops_per_token(config.model.context);
+  nlohmann::ordered_json share;
+  double traced = 0;
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [part, seconds] : m.seconds_by_part) {
+    parts.emplace_back(seconds, part);
+    traced += seconds;
+  }
+  std::sort(parts.rbegin(), parts.rend());
+  for (const auto& [seconds, part] : parts) share[part] = seconds / traced;
+  return {{"config", name},
+          {"precision", precision},
+          {"threads", threads},
+          {"seconds_per_step", m.seconds_per_step},
+          {"tokens_per_second", tokens / m.seconds_per_step},
+          {"model_flops_per_step", flops},
+          {"peak_flops", peak},
+          {"mfu", flops / m.seconds_per_step / peak},
+          {"share_by_part", share},
+          {"cache_misses_after_warmup", m.cache_misses},
+          {"peak_bytes", m.ledger.total.peak_bytes}};
+}
+
+void print(const nlohmann::ordered_json& r) {
+  fmt::print("{} in {}, {} threads\n", r["config"].get<std::string>(),
+             r["precision"].get<std::string>(), r["threads"].get<int>());
+  fmt::print("  {:<22}{:>10.4f} s\n", "step (median)", r["seconds_per_step"].get<double>());
+  fmt::print("  {:<22}{:>10.0f}\n", "tokens/s", r["tokens_per_second"].get<double>());
+  fmt::print("  {:<22}{:>10.1f} GFLOP\n", "model FLOPs per step",
+             r["model_flops_per_step"].get<double>() / 1e9);
+  fmt::print("  {:<22}{:>10.0f} GFLOP/s\n", "peak, same run", r["peak_flops"].get<double>() / 1e9);
+  fmt::print("  {:<22}{:>10.3f}\n", "model FLOP utilisation", r["mfu"].get<double>());
+  fmt::print("  {:<22}{:>10.2f} GiB\n", "peak memory",
+             r["peak_bytes"].get<double>() / (1 << 30));
+  for (const auto& [part, share] : r["share_by_part"].items())
+    fmt::print("    {:<20}{:>9.1f} %\n", part, 100 * share.get<double>());
+}
+
+}  // namespace
+}  // namespace aisc
+
+int main(int argc, char** argv) try {
+  CLI::App app("Measures training steps of a GPT with random weights on this machine.");
+  std::vector<std::string> configs, precisions;
+  std::string json;
+  int steps = 7, threads = 0;
+  app.add_option("--config", configs, "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 "
+                                      "V256 B8 T256); default: both")
+      ->check(CLI::IsMember({"gpt2-124m", "char-10m"}));
+  app.add_option("--precision", precisions, "f32, bf16; default: both")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--steps", steps, "measured steps, after 3 of warm-up")
+      ->capture_default_str()
+      ->check(CLI::Range(5, 1000));
+  app.add_option("--threads", threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  app.add_option("--json", json, "also write the rows to this file");
+  CLI11_PARSE(app, argc, argv);
+  if (configs.empty()) configs = {"gpt2-124m", "char-10m"};
+  if (precisions.empty()) precisions = {"f32", "bf16"};
+  if (threads == 0) threads = aisc::available_cores();
+  omp_set_num_threads(threads);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const std::string& config : configs)
+    for (const std::string& precision : precisions) {
+      rows.push_back(aisc::benchmark(config, precision, threads, steps));
+      aisc::print(rows.back());
+    }
+  if (!json.empty()) aisc::write_file(json, rows.dump(2) + "\n");
+  return 0;
+} catch (const std::exception& e) {
+  std::cerr << "bench_gpt: " << e.what() << "\n";
+  return 1;
+}

@@ -1,0 +1,226 @@
+// The GPT as a whole: its gradients, its causality, its bookkeeping.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/nn/gpt_fixture.h"
+#include "tests/support/gradient_check.h"
+#include "tests/support/ledger_checks.h"
+
+namespace aisc {
+namespace {
+
+struct GradientCase {
+  const char* name;
+  double dropout;
+  std::int64_t micro_batches;
+};
+
+class GptGradient : public ::testing::TestWithParam<GradientCase> {};
+
+// The loss of a batch of four, in micro-batches, as a function of any parameter.
+TEST_P(GptGradient, MatchesCentralDifferencesInEveryParameter) {
+  const auto [name, dropout, micro_batches] = GetParam();
+  TestWorld world;
+  const GptConfig config = odd_config(DType::F64, dropout);
+  TestGpt gpt(world, config);
+  const std::int64_t B = 4, T = config.context, part = B / micro_batches;
+  const Tensor tokens = random_tokens(world.device, B, T, config.vocabulary, 2);
+  const Tensor targets = random_tokens(world.device, B, T, config.vocabulary, 3);
+  targets.data<std::int32_t>()[5] = -1;  // a token without a target
+  const double factor = 1.0 / static_cast<double>(B * T);
+
+  const auto run = [&] {
+    double loss = 0;
+    gpt.store.clear_grads();
+    for (std::int64_t m = 0; m < micro_batches; ++m) {
+      const auto slice = [&](const Tensor& x) {
+        Tensor copy({part, T}, DType::I32, world.device);
+        world.device.copy(copy, x.rows(m * part, (m + 1) * part));
+        return copy;
+      };
+      const Pass pass{.step = 7, .first_sample = m * part};
+      loss += forward_backward(gpt.model, slice(tokens), slice(targets), pass, factor);
+    }
+    return loss * factor;
+  };
+  run();
+  const Tensor analytic = [&] {
+    Tensor copy({gpt.store.layout().count()}, DType::F64, world.device);
+    world.device.copy(copy, gpt.store.grads());
+    return copy;
+  }();
+  std::size_t unit = 0, slot = 0;
+  for (const Parameter* p : gpt.store.parameters()) {
+    const auto& units = gpt.store.layout().units();
+    while (slot == units[unit].parameters.size()) ++unit, slot = 0;
+    const FlatRange range = units[unit].parameters[slot++];
+    EXPECT_TRUE(check_gradient(run, p->value.reshaped({p->value.count()}),
+                                        analytic.view().flat(range.begin, range.count()),
+                                        {.step = 1e-5, .tolerance = 1e-7, .samples = 12}))
+        << p->name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GptGradient,
+                         ::testing::Values(GradientCase{"plain", 0.0, 1},
+                                           GradientCase{"dropout", 0.3, 1},
+                                           GradientCase{"accumulation", 0.0, 2},
+                                           GradientCase{"both", 0.3, 4}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Gpt, MicroBatchesGiveTheSameGradientAsOneBatch) {
+  for (const double dropout : {0.0, 0.5}) {
+    TestWorld world;
+    const GptConfig config = odd_config(DType::F64, dropout);
+    std::vector<std::vector<double>> gradients;
+    for (const std::int64_t part : {6, 2, 1}) {
+      TestGpt gpt(world, config);
+      const Tensor tokens = random_tokens(world.device, 6, config.context, 13, 2);
+      const Tensor targets = random_tokens(world.device, 6, config.context, 13, 3);
+      for (std::int64_t first = 0; first < 6; first += part) {
+        Tensor x({part, config.context}, DType::I32, world.device);
+        Tensor y({part, config.context}, DType::I32, world.device);
+        world.device.copy(x, tokens.rows(first, first + part));
+        world.device.copy(y, targets.rows(first, first + part));
+        forward_backward(gpt.model, x, y, {.step = 3, .first_sample = first}, 0.25);
+      }
+      const auto grads = gpt.store.grads().values<double>();
+      gradients.emplace_back(grads.begin(), grads.end());
+    }
+    for (std::size_t k = 1; k < gradients.size(); ++k)
+      for (std::size_t i = 0; i < gradients[0].size(); ++i)
+        ASSERT_NEAR(gradients[k][i], gradients[0][i], 1e-12) << "element " << i;
+  }
+}
+
+TEST(Gpt, LaterTokensDoNotChangeEarlierLogitsByOneBit) {
+  for (const DType dtype : {DType::F64, DType::F32, DType::BF16}) {
+    TestWorld world;
+    GptConfig config = odd_config(dtype);
+    config.context = 70;  // beyond one block of attention
+    TestGpt gpt(world, config, 1, dtype);
+    const Tensor tokens = random_tokens(world.device, 2, 70, config.vocabulary, 2);
+    const Tensor before = forward(gpt.model, tokens);
+    for (const std::int64_t t : {1, 33, 64, 69}) {
+      const Tensor changed = tokens.clone();
+      for (std::int64_t b = 0; b < 2; ++b) {
+        auto& token = changed.data<std::int32_t>()[b * 70 + t];
+        token = static_cast<std::int32_t>((token + 1) % config.vocabulary);
+      }
+      const Tensor after = forward(gpt.model, changed);
+      const std::size_t row = after.bytes() / 140;
+      for (std::int64_t b = 0; b < 2; ++b) {
+        const auto at = [&](const Tensor& x, std::int64_t token) {
+          return static_cast<const char*>(x.view().raw()) +
+                 static_cast<std::size_t>(b * 70 + token) * row;
+        };
+        EXPECT_TRUE(std::equal(at(before, 0), at(before, t), at(after, 0))) << "token " << t;
+        EXPECT_FALSE(std::equal(at(before, t), at(before, t) + row, at(after, t))) << t;
+      }
+    }
+  }
+}
+
+TEST(Gpt, UntrainedLossIsAboutTheLogarithmOfTheVocabulary) {
+  TestWorld world;
+  const GptConfig config{.layers = 2, .heads = 2, .width = 32, .context = 32, .vocabulary = 256};
+  Gpt model(world.rank, config);
+  ParameterStore store(world.device, model.units(), {});
+  store.initialize(1);
+  const Tensor tokens = random_tokens(world.device, 4, 32, 256, 2);
+  const Tensor targets = random_tokens(world.device, 4, 32, 256, 3);
+  EXPECT_NEAR(evaluate(model, tokens, targets) / 128, std::log(256.0), 0.05);
+}
+
+TEST(Gpt, CountsItsParametersAsPublished) {
+  TestWorld world;
+  GptConfig config;  // GPT-2, 124M
+  config.vocabulary_multiple = 1;
+  const Gpt model(world.rank, config);
+  std::int64_t count = 0;
+  for (const Unit& unit : model.units())
+    for (const Parameter* p : unit.parameters) count += p->shape.count();
+  EXPECT_EQ(count, 124'439'808);
+  EXPECT_EQ(model.units().size(), 15u);  // table, positions, 12 blocks, last norm
+  EXPECT_EQ(model.units()[2].name, "blocks.0");
+  EXPECT_EQ(model.units()[14].name, "norm");
+}
+
+TEST(Gpt, CountsFlopsByTheUsualConvention) {
+  GptConfig config;
+  EXPECT_EQ(config.table_rows(), 50304);
+  // 6 N + 12 L C T, N = V C + 12 L C^2, computed by hand for T = 64.
+  EXPECT_DOUBLE_EQ(config.flops_per_token(64),
+                   6.0 * (50304.0 * 768 + 12.0 * 12 * 768 * 768) + 12.0 * 12 * 768 * 64);
+}
+
+TEST(Gpt, LeavesNothingBehind) {
+  TestWorld world;
+  const GptConfig config = odd_config();
+  TestGpt gpt(world, config);
+  const Tensor tokens = random_tokens(world.device, 2, config.context, 13, 2);
+  const Tensor targets = random_tokens(world.device, 2, config.context, 13, 3);
+  const NoLeak guard(world.device);
+  forward_backward(gpt.model, tokens, targets, {}, 1.0);
+  evaluate(gpt.model, tokens, targets);
+}
+
+// With T tokens the scores of one layer alone would be B H T^2 numbers. Activations at the peak must
+// grow in proportion to T, not to its square.
+TEST(Gpt, ActivationsGrowLinearlyWithTheLengthOfTheSequence) {
+  const auto peak = [](std::int64_t T) {
+    TestWorld world;
+    const GptConfig config{
+        .layers = 2, .heads = 4, .width = 16, .context = T, .vocabulary = 16,
+        .vocabulary_multiple = 1};
+    Gpt model(world.rank, config);
+    ParameterStore store(world.device, model.units(), {});
+    store.initialize(1);
+    const Tensor tokens = random_tokens(world.device, 1, T, 16, 2);
+    const Tensor targets = random_tokens(world.device, 1, T, 16, 3);
+    world.device.reset_peaks();
+    forward_backward(model, tokens, targets, {}, 1.0);
+    const Ledger ledger = world.device.ledger();
+    return std::pair(ledger[Purpose::Activations].peak_bytes,
+                     ledger[Purpose::Workspace].peak_bytes);
+  };
+  const auto [short_activations, short_workspace] = peak(256);
+  const auto [long_activations, long_workspace] = peak(1024);
+  EXPECT_EQ(long_activations, 4 * short_activations);
+  EXPECT_LE(long_workspace, 4 * short_workspace + (64 << 10));
+  EXPECT_LT(long_workspace, 4 * 1024 * 1024 * 4);  // far below one (H, T, T) tensor in F32
+}
+
+TEST(Gpt, NamesSizesThatDoNotFit) {
+  TestWorld world;
+  GptConfig config = odd_config();
+  config.heads = 4;
+  try {
+    const Gpt model(world.rank, config);
+    FAIL() << "15 columns were split over 4 heads";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("width 15 is not a multiple of heads 4"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(Gpt, DeferredWeightGradientsEqualImmediateOnes) {
+  TestWorld world;
+  const GptConfig config = odd_config();
+  const Tensor tokens = random_tokens(world.device, 2, config.context, 13, 2);
+  const Tensor targets = random_tokens(world.device, 2, config.context, 13, 3);
+  TestGpt now(world, config), later(world, config);
+  forward_backward(now.model, tokens, targets, {}, 1.0);
+  DeferredGrads deferred;
+  forward_backward(later.model, tokens, targets, {.deferred = &deferred}, 1.0);
+  EXPECT_EQ(deferred.size(), 9u);  // four products a block, and the head
+  deferred.run_all();
+  const auto a = now.store.grads().values<double>(), b = later.store.grads().values<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-13) << i;
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,164 @@
+// Operations on single elements: values, every leftover of a vector, in-place use, NaN.
+#include <cmath>
+#include <functional>
+
+#include "tests/ops/per_dtype.h"
+#include "tests/support/gradient_check.h"
+
+namespace aisc {
+namespace {
+
+constexpr Index kCounts[] = {0, 1, 7, 16, 17, 63, 64, 65, 257, 1000, 5000};
+
+class Elementwise : public PerDType {
+ protected:
+  using Unary = std::function<void(View, ConstView)>;
+  using Binary = std::function<void(View, ConstView, ConstView)>;
+
+  // f(y, x) matches `expected` at every count, and gives the same bits in place.
+  void expect_unary(const Unary& f, const std::function<Array(const Array&)>& expected,
+                    double scale = 2.0) {
+    for (const Index n : kCounts) {
+      const Tensor x = random({n}, "x", scale), y = unwritten({n});
+      f(y, x);
+      EXPECT_TRUE(all_close(y, expected(to_array(x)).values, rounded_)) << n;
+      f(x, x);
+      EXPECT_TRUE(same_bits(x, y)) << n << " in place";
+    }
+  }
+  // The same for f(out, a, b), in place of a; of b too where the contract says so.
+  void expect_binary(const Binary& f,
+                     const std::function<Array(const Array&, const Array&)>& expected) {
+    for (const Index n : kCounts) {
+      const Tensor a = random({n}, "a", 2), b = random({n}, "b", 2), out = unwritten({n});
+      f(out, a, b);
+      EXPECT_TRUE(all_close(out, expected(to_array(a), to_array(b)).values, rounded_)) << n;
+      f(a, a, b);
+      EXPECT_TRUE(same_bits(a, out)) << n << " in place";
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ops, Elementwise, kFloatingTypes, dtype_name);
+
+TEST_P(Elementwise, FillWritesEveryElement) {
+  for (const Index n : kCounts) {
+    const Tensor x = unwritten({n});
+    ops::fill(x, -1.5);
+    EXPECT_EQ(to_doubles(x), std::vector<double>(size_t(n), -1.5));
+  }
+}
+
+TEST_P(Elementwise, AddMatchesReference) { expect_binary(ops::add, reference::add); }
+
+TEST_P(Elementwise, AddMayOverwriteItsSecondInput) {
+  const Tensor a = tensor({1, 2, 3}, {3}), b = tensor({10, 20, 30}, {3});
+  ops::add(b, a, b);
+  EXPECT_EQ(to_doubles(b), (std::vector<double>{11, 22, 33}));
+  ops::add(a, a, a);
+  EXPECT_EQ(to_doubles(a), (std::vector<double>{2, 4, 6}));
+}
+
+TEST_P(Elementwise, ScaleMatchesReference) {
+  expect_unary([](View y, ConstView x) { ops::scale(y, x, 0.7); },
+               [](const Array& x) { return reference::scale(x, 0.7); });
+}
+
+TEST_P(Elementwise, ReluMatchesReference) { expect_unary(ops::relu, reference::relu); }
+
+TEST_P(Elementwise, ReluBackwardMatchesReference) {
+  expect_binary(ops::relu_backward, reference::relu_backward);
+}
+
+TEST_P(Elementwise, ReluPassesNothingAtZero) {
+  const Tensor x = tensor({-2, -0.0, 0, 3}, {4}), y = unwritten({4}), dx = unwritten({4});
+  ops::relu(y, x);
+  EXPECT_EQ(to_doubles(y), (std::vector<double>{0, 0, 0, 3}));
+  ops::relu_backward(dx, tensor({1, 1, 1, 5}, {4}), x);
+  EXPECT_EQ(to_doubles(dx), (std::vector<double>{0, 0, 0, 5}));
+}
+
+TEST_P(Elementwise, GeluMatchesReference) { expect_unary(ops::gelu, reference::gelu); }
+
+TEST_P(Elementwise, GeluBackwardMatchesReference) {
+  expect_binary(ops::gelu_backward, reference::gelu_backward);
+}
+
+// GPT-2's form at 1: 0.841192 (Gauss's error function would give 0.841345).
+TEST_P(Elementwise, GeluIsTheTanhForm) {
+  const Tensor x = tensor({0, 1, -1}, {3}), y = unwritten({3});
+  ops::gelu(y, x);
+  const Tolerance tolerance{std::max(rounded_.relative, 1e-7)};  // of the numbers written here
+  EXPECT_TRUE(all_close(y, {0, 0.8411919906, -0.1588080094}, tolerance));
+}
+
+TEST_P(Elementwise, GeluIsItsInputOrZeroFarFromZero) {
+  const std::vector<double> far{-6e4, -1000, -50, -20, 20, 50, 1000, 6e4, -INFINITY, INFINITY};
+  const Tensor x = tensor(far, {10}), y = unwritten({10}), dx = unwritten({10});
+  ops::gelu(y, x);
+  ops::gelu_backward(dx, tensor(std::vector<double>(10, 1.0), {10}), x);
+  const std::vector<double> seen = to_doubles(x), values = to_doubles(y), slopes = to_doubles(dx);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(values[i], seen[i] < 0 ? 0 : seen[i]) << "gelu(" << seen[i] << ")";
+    EXPECT_NEAR(slopes[i], seen[i] < 0 ? 0 : 1, 1e-12) << "slope at " << seen[i];
+  }
+  EXPECT_EQ(values[9], INFINITY);
+}
+
+TEST_P(Elementwise, NaNStaysNaN) {
+  const Tensor x = random({100}, "x"), ones = tensor(std::vector<double>(100, 1.0), {100});
+  write_doubles(x.view().flat(37, 1), {NAN});
+  const Tensor y = unwritten({100});
+  const auto expect_nan_only_at_37 = [&](const char* operation) {
+    EXPECT_TRUE(has_nan(y.view().flat(37, 1))) << operation;
+    EXPECT_FALSE(has_nan(y.view().flat(0, 37))) << operation;
+    EXPECT_FALSE(has_nan(y.view().flat(38, 62))) << operation;
+  };
+  ops::gelu(y, x);
+  expect_nan_only_at_37("gelu");
+  ops::gelu_backward(y, ones, x);
+  expect_nan_only_at_37("gelu_backward");
+  ops::gelu_backward(y, x, ones);
+  expect_nan_only_at_37("gelu_backward of dy");
+  ops::relu(y, x);
+  expect_nan_only_at_37("relu");
+  ops::relu_backward(y, x, ones);
+  expect_nan_only_at_37("relu_backward of dy");
+  ops::add(y, x, ones);
+  expect_nan_only_at_37("add");
+  ops::scale(y, x, 2);
+  expect_nan_only_at_37("scale");
+  ops::cast(y, x);
+  expect_nan_only_at_37("cast");
+}
+
+// To every other type, with one rounding, and back without any where the other type is longer.
+TEST_P(Elementwise, CastRoundsOnce) {
+  for (const DType to : {DType::F64, DType::F32, DType::BF16, DType::F16})
+    for (const Index n : kCounts) {
+      const Tensor x = random({n}, "x", 3), y({n}, to, device_);
+      ops::cast(y, x);
+      EXPECT_TRUE(same_bits(y, from_doubles(to_doubles(x), {n}, to, device_)))
+          << name_of(dtype_) << " to " << name_of(to);
+    }
+}
+
+TEST_P(Elementwise, GradientsAreTheSlopes) {
+  if (dtype_ != DType::F64) GTEST_SKIP() << "differences are taken in F64";
+  const Tensor x = random({40}, "x", 2), dy = random({40}, "dy"), dx = unwritten({40});
+  const Tensor y = unwritten({40});
+  ops::gelu_backward(dx, dy, x);
+  const auto gelu_loss = [&] {
+    ops::gelu(y, x);
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(gelu_loss, x, dx));
+  ops::relu_backward(dx, dy, x);
+  const auto relu_loss = [&] {
+    ops::relu(y, x);
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(relu_loss, x, dx));
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,139 @@
+// Optimizers against their textbook recurrences, clipping, the schedule, and bytes of state.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/optim/clip.h"
+#include "common/optim/optimizer.h"
+#include "common/optim/schedule.h"
+#include "tests/support/compare.h"
+#include "tests/support/error_says.h"
+#include "tests/support/ledger_checks.h"
+#include "tests/support/tensors.h"
+
+namespace aisc {
+namespace {
+
+std::vector<OptimizerSlice> one_slice(View weight, ConstView gradient, bool decay = true) {
+  return {{"weight", weight, gradient, decay}};
+}
+
+TEST(AdamW, FollowsItsRecurrenceOverSeveralSteps) {
+  CpuDevice device{{.poison = true}};
+  const Tensor weight = from_doubles({1.0, -2.0, 0.5}, {3}, DType::F64, device);
+  const Tensor gradient({3}, DType::F64, device);
+  AdamW adamw(one_slice(weight, gradient),
+              {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.1});
+  std::vector<double> w{1.0, -2.0, 0.5}, m(3), v(3);
+  for (int t = 1; t <= 5; ++t) {
+    const std::vector<double> g{0.1 * t, -0.3, t == 3 ? 0.0 : 2.0};
+    write_doubles(gradient, g);
+    adamw.step({.learning_rate = 0.01, .gradient_scale = 0.5});
+    for (std::size_t i = 0; i < 3; ++i) {
+      m[i] = 0.9 * m[i] + 0.1 * 0.5 * g[i];
+      v[i] = 0.99 * v[i] + 0.01 * 0.25 * g[i] * g[i];
+      const double mean = m[i] / (1 - std::pow(0.9, t)), square = v[i] / (1 - std::pow(0.99, t));
+      w[i] -= 0.01 * (mean / (std::sqrt(square) + 1e-8) + 0.1 * w[i]);
+    }
+    EXPECT_TRUE(all_close(weight, w, kF64Tolerance)) << "step " << t;
+  }
+  EXPECT_EQ(adamw.steps(), 5);
+}
+
+TEST(AdamW, DecaysOnlyTheSlicesThatAskForIt) {
+  CpuDevice device{{.poison = true}};
+  const Tensor decayed = from_doubles({2}, {1}, DType::F64, device);
+  const Tensor kept = from_doubles({2}, {1}, DType::F64, device);
+  const Tensor zero = from_doubles({0}, {1}, DType::F64, device);
+  AdamW adamw({{"decayed", decayed, zero, true}, {"kept", kept, zero, false}},
+              {.weight_decay = 0.5});
+  adamw.step({.learning_rate = 0.1});
+  EXPECT_DOUBLE_EQ(decayed.data<double>()[0], 1.9);
+  EXPECT_EQ(kept.data<double>()[0], 2.0);
+}
+
+// 2 bytes of weight and 2 of gradient, and of state 4 for the master copy, 4 for m, 4 for v.
+TEST(AdamW, HoldsTwelveBytesOfStatePerParameterInBF16AndEightInF32) {
+  for (const auto& [dtype, bytes] : {std::pair(DType::BF16, 12), std::pair(DType::F32, 8)}) {
+    CpuDevice device{{.poison = true}};
+    const Tensor weight = random_tensor({1000}, dtype, device, "w", 1.0);
+    const Tensor gradient = random_tensor({1000}, dtype, device, "g", 1.0);
+    const AdamW adamw(one_slice(weight, gradient), {});
+    EXPECT_TRUE(live_bytes_are(device, Purpose::Optimizer, bytes * 1000));
+  }
+}
+
+// A weight of 1 in BF16 has steps of 2^-8 below and 2^-7 above. An update of 2^-10 is lost without a
+// master copy; with it, eight of them arrive.
+TEST(AdamW, MasterWeightsKeepUpdatesThatBF16WouldLose) {
+  CpuDevice device{{.poison = true}};
+  const Tensor weight = from_doubles({1}, {1}, DType::BF16, device);
+  const Tensor gradient = from_doubles({-1}, {1}, DType::BF16, device);
+  AdamW adamw(one_slice(weight, gradient, false), {});
+  for (int i = 0; i < 8; ++i) adamw.step({.learning_rate = 0x1p-10});
+  EXPECT_EQ(to_doubles(weight)[0], 1 + 0x1p-7);
+  const auto state = adamw.state();
+  ASSERT_EQ(state.size(), 3u);
+  EXPECT_EQ(state[0].name, "weight/master");
+  EXPECT_NEAR(to_doubles(state[0].value)[0], 1 + 8 * 0x1p-10, 1e-5);
+}
+
+TEST(Sgd, FollowsItsRecurrenceWithMomentum) {
+  CpuDevice device{{.poison = true}};
+  const Tensor weight = from_doubles({1.0, -2.0}, {2}, DType::F64, device);
+  const Tensor gradient = from_doubles({0.5, 0.25}, {2}, DType::F64, device);
+  Sgd sgd(one_slice(weight, gradient), {.momentum = 0.9, .weight_decay = 0.1});
+  std::vector<double> w{1.0, -2.0}, u(2);
+  for (int t = 0; t < 4; ++t) {
+    sgd.step({.learning_rate = 0.1, .gradient_scale = 2});
+    for (std::size_t i = 0; i < 2; ++i) {
+      const double g = 2 * (i == 0 ? 0.5 : 0.25);
+      u[i] = 0.9 * u[i] + g + 0.1 * w[i];
+      w[i] -= 0.1 * u[i];
+    }
+    EXPECT_TRUE(all_close(weight, w, kF64Tolerance));
+  }
+}
+
+TEST(Sgd, HoldsNoStateWithoutMomentum) {
+  CpuDevice device{{.poison = true}};
+  const Tensor weight = random_tensor({10}, DType::F32, device, "w", 1.0);
+  const Tensor gradient = random_tensor({10}, DType::F32, device, "g", 1.0);
+  Sgd sgd(one_slice(weight, gradient), {});
+  EXPECT_TRUE(live_bytes_are(device, Purpose::Optimizer, 0));
+  EXPECT_TRUE(sgd.state().empty());
+  const auto before = to_doubles(weight), g = to_doubles(gradient);
+  sgd.step({.learning_rate = 0.5});
+  std::vector<double> expected(before);
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= 0.5 * g[i];
+  EXPECT_TRUE(all_close(weight, expected, kF32Tolerance));
+}
+
+TEST(Clip, BringsTheGlobalNormDownAndLeavesSmallOnesAlone) {
+  CpuDevice device{{.poison = true}};
+  const Tensor a = from_doubles({3, 0}, {2}, DType::F32, device);
+  const Tensor b = from_doubles({4}, {1}, DType::F32, device);
+  const std::vector<ConstView> both{a, b};
+  EXPECT_DOUBLE_EQ(global_norm(both), 5.0);
+  EXPECT_DOUBLE_EQ(clip_factor(5, 1), 0.2);
+  EXPECT_EQ(clip_factor(0.5, 1), 1.0);
+  EXPECT_EQ(clip_factor(5, 0), 1.0);
+  EXPECT_TRUE(error_says([] { clip_factor(1, -1); }, {"max_norm is -1", ">= 0"}));
+  write_doubles(b, {std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_TRUE(std::isnan(global_norm(both)));
+}
+
+TEST(CosineSchedule, WarmsUpThenFallsToTheFloor) {
+  const CosineSchedule s{.peak = 1.0, .floor = 0.1, .warmup_steps = 4, .total_steps = 15};
+  EXPECT_DOUBLE_EQ(s.at(0), 0.25);
+  EXPECT_DOUBLE_EQ(s.at(3), 1.0);
+  EXPECT_DOUBLE_EQ(s.at(4), 1.0);
+  EXPECT_DOUBLE_EQ(s.at(9), 0.55);  // halfway between steps 4 and 14
+  EXPECT_NEAR(s.at(14), 0.1, 1e-15);
+  EXPECT_NEAR(s.at(1000), 0.1, 1e-15);
+  EXPECT_DOUBLE_EQ((CosineSchedule{.peak = 2.0, .total_steps = 1}.at(0)), 2.0);
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,30 @@
+// Is the parallel program the serial program? The comparison behind every equivalence test: losses,
+// gradients and weights of two runs, by parameter name.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace aisc {
+
+// What a run leaves behind. Tensors are whole: a test gathers the shards of a layout first.
+struct RunRecord {
+  std::vector<double> losses;                            // one a step
+  std::map<std::string, std::vector<double>> gradients;  // of the last step
+  std::map<std::string, std::vector<double>> weights;    // after it
+};
+
+// The project's promise for every layout of ranks in F64.
+inline constexpr double kSameRunF64 = 1e-10;
+
+// A loss may differ by `tolerance` times the larger of itself and 1; an element of a tensor by
+// `tolerance` times the larger of itself and its tensor's root mean square. A failure names the
+// first step, the first gradient and the first weight that differ, and all names that only one run
+// has.
+::testing::AssertionResult same_run(const RunRecord& serial, const RunRecord& other,
+                                    double tolerance);
+
+}  // namespace aisc
