@@ -17,7 +17,7 @@ struct Options {
   std::int64_t eval_windows = 64;    // of `context` tokens each
   std::string prompt = "\n";
   SampleOptions sample;          // of the text at the end; bytes 0: none
-  std::int64_t trace_steps = 3;  // the last steps of the run that go into trace.json; 0: none
+  std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json
   int threads = 0;               // 0: the cores that this process may use
 
   std::string to_json() const;  // config.json: every value that the run depends on

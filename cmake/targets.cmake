@@ -34,10 +34,12 @@ function(aisc_library target sources libs)
   endif()
 endfunction()
 
+# A program knows where its sources lie (AISC_SOURCE_DIR): the course's own text is what a GPT learns.
 function(aisc_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LIBS} aisc_settings ${AISC_PRIVATE_LIBS})
+  target_compile_definitions(${target} PRIVATE "AISC_SOURCE_DIR=\"${AISC_ROOT}\"")
 endfunction()
 
 # FOLDERS are subfolders compiled into the same library (ops/cpu).
@@ -120,7 +122,7 @@ function(aisc_test name)
   set(labels ${name} ${arg_LABELS})
   if(NOT arg_BACKENDS OR "thread" IN_LIST arg_BACKENDS)
     gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
-      DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}"
+      NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}"
       PROPERTIES TIMEOUT 300)
     # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
     set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
@@ -131,7 +133,7 @@ function(aisc_test name)
   endif()
   if("mpi" IN_LIST arg_BACKENDS)
     foreach(ranks IN LISTS arg_RANKS)
-      set(command "${CMAKE_COMMAND}" -E echo "[  SKIPPED ] MPI was not found")
+      set(command "${CMAKE_COMMAND}" -E echo "MPI was not found  [  SKIPPED ]")
       if(AISC_HAS_MPI)
         set(command "${MPIEXEC_EXECUTABLE}" --bind-to none ${MPIEXEC_NUMPROC_FLAG} ${ranks}
           $<TARGET_FILE:${target}>)

@@ -98,7 +98,7 @@ void add_run(CLI::App& app, Options& o) {
   app.add_option("--temperature", o.sample.temperature, "of the sample; 0: always the likeliest")
       ->group(group)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--trace", o.trace_steps, "how many of the last steps go into trace.json")
+  app.add_option("--trace", o.trace_steps, "how many steps, from the second on, go into trace.json")
       ->group(group)
       ->check(CLI::NonNegativeNumber);
 }
@@ -143,6 +143,7 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
       "trace.json and a sample of its text in the folder of the run. Without flags it learns this\n"
       "course's own handouts and sources in about a minute on two cores.");
   app.option_defaults()->always_capture_default();
+  app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt name is an error, too
   app.set_config("--config", "", "file of flags: lines `name = value`; the command line overrides");
   Options o = defaults();
   add_model(app, o.train.model);
@@ -150,7 +151,6 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
   add_run(app, o);
   try {
     app.parse(argc, argv);
-    // The file of --config may hold only what is a flag.
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, app.exit(e)};
   }

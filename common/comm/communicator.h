@@ -18,9 +18,9 @@ enum class ReduceOp { Sum, Product, Min, Max };  // no average: dividing is some
 // One send and one receive of a group, either of which may be empty. A buffer of 0 elements is no
 // message: both sides know the count, so nobody waits for it.
 struct Transfer {
-  ConstBuffer in;  // goes to rank `to`
+  ConstBuffer in{};  // goes to rank `to`
   int to = 0;
-  Buffer out;  // comes from rank `from`
+  Buffer out{};  // comes from rank `from`
   int from = 0;
 };
 

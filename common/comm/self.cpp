@@ -31,7 +31,7 @@ struct Post {
 struct Mailbox {
   std::deque<std::shared_ptr<Post>> sends, recvs;
 
-  // Sends whose Work was dropped before anybody received them, and the like: the next call throws.
+  // What went wrong with a Work that was dropped, for the next call to throw.
   std::string dropped_error;
 
   // Messages match first in first out. The sender's elements are copied when its receive is issued.

@@ -123,12 +123,14 @@ TEST_P(SelfCollectives, WorkInPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CountsAndTypes, SelfCollectives,
-                         ::testing::Combine(::testing::Values(0, 1, 1000),
-                                            ::testing::Values(DType::F64, DType::F32, DType::BF16,
-                                                              DType::I64, DType::I32, DType::U8)),
-                         [](const auto& info) {
-                           return std::to_string(std::get<0>(info.param)) + "x" +
-                                  name_of(std::get<1>(info.param));
+                         ::testing::Values(std::tuple(0, DType::F32), std::tuple(1, DType::F64),
+                                           std::tuple(1, DType::U8), std::tuple(1000, DType::F32),
+                                           std::tuple(1000, DType::BF16),
+                                           std::tuple(1000, DType::I64),
+                                           std::tuple(1000, DType::I32)),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) + "x" +
+                                  name_of(std::get<1>(test.param));
                          });
 
 TEST_F(SelfTest, MessagesMatchFirstInFirstOut) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "tests/ops/per_dtype.h"
-#include "tests/support/gradient_check.h"
 
 namespace aisc {
 namespace {
@@ -73,18 +72,6 @@ TEST_P(Dropout, OfAnotherStepOrNameDropsOthers) {
   EXPECT_FALSE(same_bits(y, z));
   ops::dropout(z, x, 0.5, Philox(7, "another", 3), 0);
   EXPECT_FALSE(same_bits(y, z));
-}
-
-TEST_P(Dropout, BackwardIsTheSameCall) {
-  if (dtype_ != DType::F64) GTEST_SKIP() << "differences are taken in F64";
-  const Tensor x = random({50}, "x"), dy = random({50}, "dy"), dx = unwritten({50});
-  const Tensor y = unwritten({50});
-  ops::dropout(dx, dy, 0.4, random_, 11);
-  const auto loss = [&] {
-    ops::dropout(y, x, 0.4, random_, 11);
-    return dot(y, dy);
-  };
-  EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the tests of operations share: a suite that runs once for each floating type, on a device whose
-// new memory is NaN and which must be empty in the end.
+// What the tests of operations share: a suite that runs once for each floating type, on a device
+// whose new memory is NaN and which must be empty in the end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,6 +39,9 @@ class PerDType : public ::testing::TestWithParam<DType> {
 
 inline const auto kFloatingTypes =
     ::testing::Values(DType::F64, DType::F32, DType::BF16, DType::F16);
+
+inline const auto kLongTypes = ::testing::Values(DType::F64, DType::F32);
+inline const auto kShortTypes = ::testing::Values(DType::BF16, DType::F16);
 
 inline std::string dtype_name(const ::testing::TestParamInfo<DType>& info) {
   return name_of(info.param);

@@ -1,5 +1,5 @@
-// Matrix products in their three transposed forms: against the reference, and where they can go wrong:
-// leftovers of blocks, bias, accumulation, batches, threads that multiply at the same time.
+// Matrix products in their three transposed forms: against the reference, and where they can go
+// wrong: leftovers of blocks, bias, accumulation, batches, threads that multiply at the same time.
 #include <omp.h>
 
 #include <thread>
@@ -41,8 +41,7 @@ class Products : public PerDType {
       ops::matmul(out.view().reshaped({z.M, z.N}), matrix(a), matrix(b), {.transpose = t});
     else
       ops::matmul(out, a, b, {.transpose = t});
-    EXPECT_TRUE(
-        all_close(out, reference::matmul(to_array(a), to_array(b), t).values, rounded_))
+    EXPECT_TRUE(all_close(out, reference::matmul(to_array(a), to_array(b), t).values, rounded_))
         << z.Z << " x " << z.M << " x " << z.N << " x " << z.K << ", transpose "
         << static_cast<int>(t);
   }
@@ -132,8 +131,10 @@ TEST_P(Products, AccumulateOntoWhatIsThere) {
 }
 
 // A gradient accumulated in F32 loses nothing of the products of short types.
-TEST_P(Products, OfShortTypesGoToF32WithoutRounding) {
-  if (!is_short()) GTEST_SKIP() << "F32 is not longer than " << name_of(dtype_);
+class ProductsInF32 : public Products {};
+INSTANTIATE_TEST_SUITE_P(Ops, ProductsInF32, kShortTypes, dtype_name);
+
+TEST_P(ProductsInF32, OfShortTypesAreNotRounded) {
   for (const Transpose t : kTransposes) {
     const Sizes z{40, 50, 300};
     const Tensor a = left(z, t), b = right(z, t);
@@ -167,9 +168,9 @@ TEST_P(Products, WorkOnSlices) {
   const Tensor a = random({9, 13}, "a"), b = random({14, 11}, "b"), out = unwritten({8, 11});
   ops::fill(out, 7);
   ops::matmul(out.rows(3, 6), a.rows(5, 8), b.rows(1, 14));
-  const Array product = reference::matmul(
-      to_array(a.rows(5, 8).reshaped({1, 3, 13})),
-      to_array(b.rows(1, 14).reshaped({1, 13, 11})), Transpose::None);
+  const Array product =
+      reference::matmul(to_array(a.rows(5, 8).reshaped({1, 3, 13})),
+                        to_array(b.rows(1, 14).reshaped({1, 13, 11})), Transpose::None);
   EXPECT_TRUE(all_close(out.rows(3, 6), product.values, rounded_));
   EXPECT_EQ(to_doubles(out.rows(0, 3)), std::vector<double>(33, 7.0));
   EXPECT_EQ(to_doubles(out.rows(6, 8)), std::vector<double>(22, 7.0));
@@ -201,16 +202,14 @@ TEST_P(Products, MatchReferenceWithAnyNumberOfThreads) {
   omp_set_num_threads(before);
 }
 
-// Ranks may be threads of one process, with a device each or one for all: libraries must not share
-// scratch memory behind their backs.
+// Ranks may be threads of one process, with a device each: libraries must not share scratch memory
+// behind their backs.
 TEST_P(Products, OfSeveralRanksAtOnceDoNotDisturbEachOther) {
-  CpuDevice other_device{{.poison = true}};
-  Device* const devices[] = {&device_, &device_, &other_device};
   constexpr int kRanks = 3, kRounds = 20;
   int wrong[kRanks] = {};
   const auto rank_main = [&](int rank) {
     omp_set_num_threads(1);  // of this thread only
-    Device& device = *devices[rank];
+    CpuDevice device{{.poison = true}};
     const Index N = 48 + 16 * rank;
     const Tensor a = random_tensor({64, 96}, dtype_, device, "a");
     const Tensor b = random_tensor({N, 96}, dtype_, device, "b");
@@ -220,9 +219,9 @@ TEST_P(Products, OfSeveralRanksAtOnceDoNotDisturbEachOther) {
       ops::matmul(round == 0 ? first.view() : out.view(), a, b, {.transpose = Transpose::Second});
       if (round > 0 && !same_bits(out, first)) ++wrong[rank];
     }
-    const Array product = reference::matmul(to_array(a.view().reshaped({1, 64, 96})),
-                                            to_array(b.view().reshaped({1, N, 96})),
-                                            Transpose::Second);
+    const Array product =
+        reference::matmul(to_array(a.view().reshaped({1, 64, 96})),
+                          to_array(b.view().reshaped({1, N, 96})), Transpose::Second);
     if (!all_close(first, product.values, rounded_)) ++wrong[rank];
   };
   {

@@ -60,7 +60,7 @@ std::string index_string(const Shape& shape, std::int64_t i) {
     return ::testing::AssertionFailure()
            << fmt::format("{} elements of shape {}, expected {}", found.size(),
                           actual.shape().to_string(), expected.size());
-  const double scale = root_mean_square(expected);
+  const double scale = std::max(tolerance.scale, root_mean_square(expected));
   const auto allowed = [&](std::size_t i) {
     const double size = std::isfinite(expected[i]) ? std::abs(expected[i]) : 0.0;
     return tolerance.relative * std::max(size, scale);

@@ -12,10 +12,12 @@
 namespace aisc {
 
 // How far an element may be from its expected value e: relative * max(|e|, root mean square of all
-// expected values). The second term is there because sums lose precision relative to what they are
-// summed from, not to what is left after cancellation.
+// expected values, scale). Not |e| alone, because sums lose precision relative to what they are
+// summed from, not to what is left after cancellation. `scale` is for results that all cancel: the
+// size of the terms, where a test knows it.
 struct Tolerance {
   double relative;
+  double scale = 0;
 };
 
 // F64: sums of a few thousand terms, each rounded at 1.1e-16, with two powers of ten to spare.

@@ -8,7 +8,7 @@ namespace aisc::cpu {
 
 using ops::Into;
 
-// products.cpp
+// products_plain.cpp
 void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
 // elementwise.cpp
@@ -20,6 +20,8 @@ void relu(View y, ConstView x);
 void relu_backward(View dx, ConstView dy, ConstView x);
 void gelu(View y, ConstView x);
 void gelu_backward(View dx, ConstView dy, ConstView x);
+
+// dropout.cpp
 void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index);
 
 // rows.cpp

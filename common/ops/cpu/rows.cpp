@@ -2,11 +2,11 @@
 // it find it in cache.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "common/ops/cpu/column_sums.h"
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/parallel.h"
+#include "common/ops/cpu/reduce.h"
 #include "common/ops/cpu/vector_math.h"
 
 namespace aisc::cpu {
@@ -48,15 +48,11 @@ void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, Con
     parallel_rows(N, C, [=](std::int64_t n) {
       const T* row = in + n * C;
       T* to = out + n * C;
-      S sum = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t c = 0; c < C; ++c) sum += widen(row[c]);
-      const S m = sum / static_cast<S>(C);
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t c = 0; c < C; ++c) {
+      const S m = sum_of<S>(C, [=](std::int64_t c) { return widen(row[c]); }) / static_cast<S>(C);
+      const S squares = sum_of<S>(C, [=](std::int64_t c) {
         const S d = widen(row[c]) - m;  // the mean of squares less the mean's square would cancel
-        squares += d * d;
-      }
+        return d * d;
+      });
       const S r = S(1) / std::sqrt(squares / static_cast<S>(C) + static_cast<S>(epsilon));
 #pragma omp simd
       for (std::int64_t c = 0; c < C; ++c)
@@ -126,14 +122,9 @@ void softmax(View y, ConstView x) {
     parallel_rows(x.shape().rows(), C, [=](std::int64_t n) {
       const T* row = in + n * C;
       T* to = out + n * C;
-      S maximum = -std::numeric_limits<S>::infinity(), sum = 0;
-#pragma omp simd reduction(max : maximum)
-      for (std::int64_t c = 0; c < C; ++c) {
-        const S v = widen(row[c]);
-        maximum = v > maximum ? v : maximum;
-      }
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t c = 0; c < C; ++c) sum += vector_exp(widen(row[c]) - maximum);
+      const S maximum = maximum_of<S>(row, C);
+      const S sum =
+          sum_of<S>(C, [=](std::int64_t c) { return vector_exp(widen(row[c]) - maximum); });
       const S inverse = S(1) / sum;
 #pragma omp simd
       for (std::int64_t c = 0; c < C; ++c)
@@ -152,12 +143,13 @@ void softmax_backward(View dx, ConstView dy, ConstView y) {
     const T *p = y.data<T>(), *d = dy.data<T>();
     T* to = dx.data<T>();
     parallel_rows(y.shape().rows(), C, [=](std::int64_t n) {
-      S sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t c = n * C; c < (n + 1) * C; ++c) sum += widen(d[c]) * widen(p[c]);
+      const T *row = p + n * C, *gradient = d + n * C;
+      T* out = to + n * C;
+      const S sum =
+          sum_of<S>(C, [=](std::int64_t c) { return widen(gradient[c]) * widen(row[c]); });
 #pragma omp simd
-      for (std::int64_t c = n * C; c < (n + 1) * C; ++c)
-        to[c] = narrow<T>(widen(p[c]) * (widen(d[c]) - sum));
+      for (std::int64_t c = 0; c < C; ++c)
+        out[c] = narrow<T>(widen(row[c]) * (widen(gradient[c]) - sum));
     });
   });
 }

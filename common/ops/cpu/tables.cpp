@@ -7,6 +7,7 @@
 
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/parallel.h"
+#include "common/ops/cpu/reduce.h"
 #include "common/ops/cpu/vector_math.h"
 
 namespace aisc::cpu {
@@ -90,19 +91,14 @@ template <class S, class T>
 S log_sum_exp_of(const T* row, std::int64_t classes) {
   S maximum = -std::numeric_limits<S>::infinity(), sum = 0;
   for (std::int64_t begin = 0; begin < classes; begin += kBlock) {
-    const std::int64_t end = std::min(classes, begin + kBlock);
-    S top = maximum, block = 0;
-#pragma omp simd reduction(max : top)
-    for (std::int64_t c = begin; c < end; ++c) {
-      const S v = widen(row[c]);
-      top = v > top ? v : top;
-    }
+    const T* block = row + begin;
+    const std::int64_t count = std::min(kBlock, classes - begin);
+    const S top = std::max(maximum, maximum_of<S>(block, count));
     // As long as all are minus infinity, any finite number will do: their exponentials are 0.
     const S shift = top == -std::numeric_limits<S>::infinity() ? S(0) : top;
-#pragma omp simd reduction(+ : block)
-    for (std::int64_t c = begin; c < end; ++c) block += vector_exp(widen(row[c]) - shift);
-    sum = sum * vector_exp(maximum - shift) + block;
-    maximum = shift;
+    sum = sum * vector_exp(maximum - shift) +
+          sum_of<S>(count, [=](std::int64_t c) { return vector_exp(widen(block[c]) - shift); });
+    maximum = top;
   }
   return maximum + std::log(sum);
 }

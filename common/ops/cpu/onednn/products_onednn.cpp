@@ -60,7 +60,8 @@ Product make_product(const ProductKey& key, const dnnl::engine& engine) {
   p.left = describe(key.batch, key.M, key.K, key.transpose == ops::Transpose::First, in);
   p.right = describe(key.batch, key.K, key.N, key.transpose == ops::Transpose::Second, in);
   p.out = describe(key.batch, key.M, key.N, false, out);
-  if (key.bias) p.bias = describe(1, 1, key.N, false, in);
+  if (key.bias && key.batch == 1) p.bias = describe(1, 1, key.N, false, in);
+  if (key.bias && key.batch != 1) p.bias = {{1, 1, key.N}, in, memory::dims{key.N, key.N, 1}};
 
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -124,12 +125,8 @@ void run(Library& library, View out, ConstView a, ConstView b, const ops::Matmul
 
 void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   Library& library = out.device().extension<Library>();
-  if (options.bias && options.alpha != 1) {  // the library would scale the bias, too
-    ops::MatmulOptions without = options;
-    without.bias = {};
-    library_product(out, a, b, without);
-    return add_bias(out, out, options.bias);
-  }
+  // The library would scale the bias, too; adding it afterwards would round twice. It is rare.
+  if (options.bias && options.alpha != 1) return plain_product(out, a, b, options);
   if (a.dtype() == DType::BF16) {
     if (library.bf16_is_fast < 0) library.bf16_is_fast = bf16_dot_is_fast() ? 1 : 0;
     if (!library.bf16_is_fast) return widened_product(out, a, b, options);

@@ -1,0 +1,50 @@
+#include "11_gpt_3d/run_folder.h"
+
+#include <fmt/chrono.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string unused_default() {
+  const std::string base = fmt::format("runs/{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+  std::string path = base;
+  for (int i = 2; fs::exists(path); ++i) path = fmt::format("{}_{}", base, i);
+  return path;
+}
+
+std::string made(const std::string& asked) {
+  const std::string path = asked.empty() ? unused_default() : asked;
+  std::error_code error;
+  if (fs::exists(path) && !fs::is_directory(path))
+    fail("--out " + path + ": this is a file, expected a folder or nothing");
+  if (fs::exists(path) && !fs::is_empty(path, error))
+    fail("--out " + path + ": the folder is not empty; a run never overwrites what is there");
+  fs::create_directories(path, error);
+  if (error) fail("--out " + path + ": cannot be made: " + error.message());
+  return path;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const std::string& path) : path_(made(path)), metrics_(nullptr, std::fclose) {
+  metrics_.reset(std::fopen(file("metrics.jsonl").c_str(), "wb"));
+  if (!metrics_) fail(file("metrics.jsonl") + ": cannot be written: " + std::strerror(errno));
+}
+
+void RunFolder::append_metrics(const std::string& json_line) {
+  const std::string line = json_line + "\n";
+  const bool written = std::fwrite(line.data(), 1, line.size(), metrics_.get()) == line.size();
+  if (std::fflush(metrics_.get()) != 0 || !written)
+    fail(file("metrics.jsonl") + ": cannot be written: " + std::strerror(errno));
+}
+
+}  // namespace aisc

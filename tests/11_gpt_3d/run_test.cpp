@@ -1,0 +1,166 @@
+// What a run leaves behind and how it talks: folder, interrupt, progress, picture, flags.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "11_gpt_3d/interrupt.h"
+#include "11_gpt_3d/loss_svg.h"
+#include "11_gpt_3d/options.h"
+#include "11_gpt_3d/progress.h"
+#include "11_gpt_3d/run_folder.h"
+#include "common/core/files.h"
+#include "tests/support/error_says.h"
+
+namespace aisc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  RunFolderTest() : folder_(fs::temp_directory_path() / ("aisc_run_" + std::to_string(getpid()))) {
+    fs::remove_all(folder_);
+  }
+  ~RunFolderTest() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  fs::path folder_;
+};
+
+TEST_F(RunFolderTest, KeepsEachLineOfMetricsAtOnce) {
+  RunFolder run(folder_.string());
+  run.append_metrics("{\"step\":1}");
+  run.append_metrics("{\"step\":2}");
+  EXPECT_EQ(read_file(run.file("metrics.jsonl")), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(RunFolderTest, NeverOverwritesAnEarlierRun) {
+  { RunFolder run(folder_.string()); }
+  write_file((folder_ / "metrics.jsonl").string(), "precious");
+  EXPECT_TRUE(error_says([&] { RunFolder again(folder_.string()); }, {"not empty", "never"}));
+  EXPECT_EQ(read_file((folder_ / "metrics.jsonl").string()), "precious");
+  const std::string file = (folder_ / "metrics.jsonl").string();
+  EXPECT_TRUE(error_says([&] { RunFolder run(file); }, {"a file", "expected a folder"}));
+  EXPECT_TRUE(error_says([&] { RunFolder run(file + "/below"); }, {"cannot be made"}));
+}
+
+TEST(Interrupt, TheFirstSignalIsARequest) {
+  const Interrupt interrupt;
+  EXPECT_FALSE(interrupt.requested());
+  raise(SIGINT);
+  EXPECT_TRUE(interrupt.requested());
+}
+
+TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const Interrupt interrupt;
+        raise(SIGINT);
+        raise(SIGINT);
+      },
+      ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  Progress progress(file);
+  const double nan = std::nan("");
+  progress.show({1, 100, 5.5, nan, 1000, 0.5, 99}, 0.1);
+  progress.show({2, 100, 5.4, nan, 1000, 0.5, 98}, 0.2);  // too soon
+  progress.show({50, 100, 3.0, 3.25, 1000, 0.5, 50}, 9.0);
+  progress.show({100, 100, 2.0, 2.5, 1000, 0.5, 0}, 9.1);  // the last is always shown
+  progress.finish();
+  std::rewind(file);
+  char buffer[1000];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
+  std::fclose(file);
+  EXPECT_EQ(text,
+            "step     1/100  loss 5.500  1000 tokens/s  50 % of peak  1:39 left\n"
+            "step    50/100  loss 3.000  validation 3.250  1000 tokens/s  50 % of peak  0:50 left\n"
+            "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+TEST(LossSvg, DrawsBothCurvesInsideThePicture) {
+  std::vector<LossPoint> training, validation{{50, 3.0}, {100, 2.5}};
+  for (std::int64_t s = 1; s <= 100; ++s)
+    training.push_back({s, 5.0 - 0.02 * static_cast<double>(s)});
+  training.push_back({101, std::nan("")});
+  const std::string svg = loss_svg(training, validation, "a < b & c");
+  EXPECT_EQ(svg.substr(0, 5), "<svg ");
+  EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
+  EXPECT_EQ(count(svg, "<polyline"), 2u);
+  EXPECT_EQ(count(svg, "<circle"), 2u);
+  EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+TEST(LossSvg, NeedsNoPoints) {
+  for (const auto& points : {std::vector<LossPoint>{}, std::vector<LossPoint>{{1, 2.0}}}) {
+    const std::string svg = loss_svg(points, {}, "short");
+    EXPECT_EQ(svg.find("nan"), std::string::npos);
+    EXPECT_EQ(count(svg, "<polyline"), 2u);
+  }
+}
+
+ParsedOptions parse(std::vector<const char*> flags) {
+  flags.insert(flags.begin(), "train_gpt");
+  return parse_options(static_cast<int>(flags.size()), flags.data());
+}
+
+TEST(Options, GradientsTakeThePrecisionUnlessTheyAreGiven) {
+  const auto bf16 = parse({"--precision", "bf16"});
+  ASSERT_TRUE(bf16.options);
+  EXPECT_EQ(bf16.options->train.gradient_dtype, DType::BF16);
+  const auto mixed = parse({"--precision", "bf16", "--gradients", "f32"});
+  ASSERT_TRUE(mixed.options);
+  EXPECT_EQ(mixed.options->train.gradient_dtype, DType::F32);
+}
+
+TEST(Options, RefuseWhatCannotBe) {
+  EXPECT_FALSE(parse({"--no-such-flag"}).options);
+  EXPECT_FALSE(parse({"--width", "many"}).options);
+  EXPECT_FALSE(parse({"--heads", "5"}).options);  // does not divide the width
+  EXPECT_FALSE(parse({"--batch", "10", "--micro-batches", "3"}).options);
+  EXPECT_FALSE(parse({"--precision", "f8"}).options);
+  EXPECT_FALSE(parse({"--precision", "i32"}).options);
+  EXPECT_FALSE(parse({"--config", "/nowhere/at/all"}).options);
+  EXPECT_NE(parse({"--steps", "0"}).exit_code, 0);
+  EXPECT_EQ(parse({"--help"}).exit_code, 0);
+}
+
+TEST(Options, AFileGivesValuesThatTheCommandLineOverrides) {
+  const fs::path file = fs::temp_directory_path() / ("aisc_flags_" + std::to_string(getpid()));
+  write_file(file.string(), "steps = 7\nwidth = 96\n");
+  const auto parsed = parse({"--config", file.c_str(), "--width", "64"});
+  ASSERT_TRUE(parsed.options);
+  EXPECT_EQ(parsed.options->train.steps, 7);
+  EXPECT_EQ(parsed.options->train.model.width, 64);
+  write_file(file.string(), "stepz = 7\n");
+  EXPECT_FALSE(parse({"--config", file.c_str()}).options);
+  fs::remove(file);
+}
+
+TEST(Options, AreWrittenAsJson) {
+  const auto parsed = parse({"--steps", "12", "--precision", "f64"});
+  ASSERT_TRUE(parsed.options);
+  const auto json = nlohmann::json::parse(parsed.options->to_json());
+  EXPECT_EQ(json["training"]["steps"], 12);
+  EXPECT_EQ(json["training"]["precision"], "F64");
+  EXPECT_EQ(json["model"]["vocabulary"], 256);
+}
+
+}  // namespace
+}  // namespace aisc

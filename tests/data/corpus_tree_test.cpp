@@ -1,0 +1,164 @@
+// Trees with everything in them that a reader may meet: links, pipes, other encodings, no rights.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <numeric>
+#include <string>
+
+#include "common/core/files.h"
+#include "common/data/corpus.h"
+#include "tests/support/message_of.h"
+
+namespace aisc {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::uint8_t> as_bytes(const std::string& s) { return {s.begin(), s.end()}; }
+
+// The whole text of a corpus of less than 40 KiB, whose last tenth is for validation.
+std::string whole_text(const Corpus& corpus) {
+  std::string text(corpus.training.begin(), corpus.training.end());
+  return text.append(corpus.validation.begin(), corpus.validation.end());
+}
+
+// A folder of its own for every test, gone afterwards.
+class CorpusTree : public ::testing::Test {
+ protected:
+  CorpusTree() {
+    std::string name = (fs::temp_directory_path() / "aisc_tree_XXXXXX").string();
+    if (mkdtemp(name.data())) folder_ = name;
+  }
+  ~CorpusTree() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  std::string put(const std::string& name, const std::string& bytes) {
+    const fs::path path = folder_ / name;
+    fs::create_directories(path.parent_path());
+    write_file(path.string(), bytes);
+    return path.string();
+  }
+  std::string text() const { return whole_text(read_corpus(folder_.string())); }
+
+  fs::path folder_;
+};
+
+TEST_F(CorpusTree, AFileIsTakenAsItIs) {
+  const std::string bytes("\xff not UTF-8, with a \0 in it", 27);
+  EXPECT_EQ(whole_text(read_corpus(put("data.bin", bytes))), bytes);
+}
+
+TEST_F(CorpusTree, FilesComeInTheOrderOfTheirPathsEachUnderItsName) {
+  put("b.txt", "second\n");
+  put("a/z.md", "no newline at its end");
+  put("B.txt", "capitals come first\n");
+  put("a.md", "a dot is smaller than a slash\n");
+  const std::string expected =
+      "// ==== B.txt ====\ncapitals come first\n"
+      "// ==== a.md ====\na dot is smaller than a slash\n"
+      "// ==== a/z.md ====\nno newline at its end\n"
+      "// ==== b.txt ====\nsecond\n";
+  EXPECT_EQ(text(), expected);
+  EXPECT_EQ(whole_text(read_corpus(folder_.string() + "/")), expected);
+}
+
+TEST_F(CorpusTree, FoldersBuildAndRunsAreLeftOutAnywhere) {
+  put("kept.txt", "kept\n");
+  for (const char* name : {".hidden", ".git/config", "sub/build/a.txt", "sub/runs/1/metrics.txt"})
+    put(name, "left out\n");
+  put("sub/runs.txt", "a file may be called so\n");
+  EXPECT_EQ(text(),
+            "// ==== kept.txt ====\nkept\n// ==== sub/runs.txt ====\na file may be called so\n");
+}
+
+TEST_F(CorpusTree, WhatIsLeftOutForItsContentsIsCounted) {
+  put("a.txt", "kept\n");
+  put("b.txt", std::string("zero \0 byte", 11));
+  put("c.txt", "latin \xe9\n");
+  put("d.txt", std::string(101, 'x'));
+  put("e.txt", "");
+  const Corpus corpus = read_corpus(folder_.string(), {.largest_file_bytes = 100});
+  EXPECT_EQ(corpus.files, 1);
+  EXPECT_EQ(corpus.skipped, 4);
+}
+
+TEST_F(CorpusTree, CirclesOfLinksEnd) {
+  put("sub/a.txt", "text\n");
+  fs::create_directory_symlink(folder_, folder_ / "sub/up");
+  fs::create_symlink(folder_ / "self", folder_ / "self");
+  fs::create_symlink(folder_ / "nowhere", folder_ / "dangling");
+  fs::create_symlink(folder_ / "sub/a.txt", folder_ / "link.txt");
+  EXPECT_EQ(text(), "// ==== link.txt ====\ntext\n// ==== sub/a.txt ====\ntext\n");
+  fs::create_directory_symlink(folder_ / "sub", folder_ / "linked");
+  EXPECT_EQ(whole_text(read_corpus((folder_ / "linked").string())), "// ==== a.txt ====\ntext\n");
+}
+
+TEST_F(CorpusTree, AnErrorNamesThePathWhatWasFoundAndWhatIsExpected) {
+  put("empty", "");
+  EXPECT_EQ(message_of([&] { read_corpus(folder_.string()); }),
+            "corpus " + folder_.string() +
+                ": the folder holds no text file: found 0 suitable files and 1 others, expected "
+                "files of UTF-8 text");
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(message_of([&] { read_corpus(pipe); }),
+            "corpus " + pipe + ": is neither a file nor a folder");
+}
+
+TEST_F(CorpusTree, AnErrorNamesWhatCannotBeRead) {
+  if (geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
+  const std::string file = put("sub/secret.txt", "text\n");
+  fs::permissions(file, fs::perms::none);
+  EXPECT_NE(message_of([&] { read_corpus(folder_.string()); }).find("secret.txt: cannot be opened"),
+            std::string::npos);
+  fs::permissions(folder_ / "sub", fs::perms::none);
+  EXPECT_NE(message_of([&] { read_corpus(folder_.string()); }).find("sub: Permission denied"),
+            std::string::npos);
+  fs::permissions(folder_ / "sub", fs::perms::owner_all);
+}
+
+TEST(SplitText, TakesTheLastTenthOfAShortText) {
+  std::vector<std::uint8_t> text(105);
+  std::iota(text.begin(), text.end(), std::uint8_t{0});
+  const Corpus corpus = split_text(text);
+  EXPECT_EQ(corpus.validation,
+            (std::vector<std::uint8_t>{95, 96, 97, 98, 99, 100, 101, 102, 103, 104}));
+  EXPECT_EQ(corpus.training.size(), 95U);
+  EXPECT_EQ(corpus.training.back(), 94);
+  EXPECT_TRUE(split_text({}).training.empty());
+  EXPECT_EQ(split_text(as_bytes("abc")).training, as_bytes("abc"));
+}
+
+TEST(SplitText, CutsBlocksFrom40KiBOn) {
+  const std::vector<std::uint8_t> text(10 * 4096, 'x');
+  EXPECT_EQ(split_text(text).validation.size(), 4096U);
+  EXPECT_EQ(split_text({text.data(), text.size() - 1}).validation.size(), 4095U);
+}
+
+TEST(SplitText, HashIsFnv1a) {
+  EXPECT_EQ(split_text(as_bytes("a")).hash, 0xaf63dc4c8601ec8cu);  // the published value
+}
+
+TEST(IsText, KnowsUtf8) {
+  const auto is = [](const std::string& s) { return is_text(as_bytes(s)); };
+  for (const char* good : {"", "plain\n", "\u00e9", "\u20ac", "\U0001F600", "\u0800", "\uD7FF",
+                           "\U00010000", "\U0010FFFF"})
+    EXPECT_TRUE(is(good)) << good;
+  EXPECT_FALSE(is(std::string("a\0b", 3)));
+  EXPECT_FALSE(is("\x80"));              // a continuation without its lead
+  EXPECT_FALSE(is("\xc3"));              // cut off
+  EXPECT_FALSE(is("\xc3x"));             // no continuation
+  EXPECT_FALSE(is("\xe2\x82x"));         // no second continuation
+  EXPECT_FALSE(is("\xc0\xaf"));          // overlong
+  EXPECT_FALSE(is("\xe0\x9f\xbf"));      // overlong
+  EXPECT_FALSE(is("\xf0\x8f\xbf\xbf"));  // overlong
+  EXPECT_FALSE(is("\xed\xa0\x80"));      // a surrogate
+  EXPECT_FALSE(is("\xf4\x90\x80\x80"));  // above U+10FFFF
+  EXPECT_FALSE(is("\xff"));
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,315 @@
+// Wrong arguments: every operation says its name, what it found and what it expected.
+#include "tests/ops/per_dtype.h"
+#include "tests/support/error_says.h"
+
+namespace aisc {
+namespace {
+
+using ops::Into;
+
+class Arguments : public ::testing::Test {
+ protected:
+  Tensor f32(const Shape& shape) { return Tensor::zeros(shape, DType::F32, device_); }
+  Tensor f64(const Shape& shape) { return Tensor::zeros(shape, DType::F64, device_); }
+  Tensor bf16(const Shape& shape) { return Tensor::zeros(shape, DType::BF16, device_); }
+  Tensor ids(const std::vector<std::int32_t>& values) { return ids_tensor(values, device_); }
+
+  CpuDevice device_{{.poison = true}};
+  const Philox random_{1, "x"};
+};
+
+TEST_F(Arguments, OfMatmulHaveSizesThatFit) {
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f32({2, 3}), f32({5, 4}));
+      },
+      {"matmul", "b is (5, 4) F32", "expected (3, 4) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f32({2, 3}), f32({3, 4}), {.transpose = ops::Transpose::Second});
+      },
+      {"matmul", "(3, 4)", "expected (3, 3)"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 5}), f32({2, 3}), f32({3, 4}));
+      },
+      {"matmul", "out is (2, 5) F32", "expected (2, 4) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 2, 4}), f32({2, 2, 3}), f32({3, 3, 4}));
+      },
+      {"matmul", "b is (3, 3, 4)", "expected (2, 3, 4)"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f32({6}), f32({3, 4}));
+      },
+      {"matmul", "rank of a is 1", "expected 2"}));
+}
+
+TEST_F(Arguments, OfMatmulHaveOneType) {
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f32({2, 3}), f64({3, 4}));
+      },
+      {"matmul", "b is (3, 4) F64", "expected (3, 4) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f64({2, 3}), f64({3, 4}));
+      },
+      {"matmul", "out is (2, 4) F32", "expected (2, 4) F64"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(bf16({2, 4}), f32({2, 3}), f32({3, 4}));
+      },
+      {"matmul", "out is (2, 4) BF16", "expected (2, 4) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f64({2, 4}), bf16({2, 3}), bf16({3, 4}));
+      },
+      {"matmul", "out is (2, 4) F64", "BF16 or F32"}));
+}
+
+TEST_F(Arguments, OfMatmulIncludeAFittingBias) {
+  const Tensor bias = f32({3});
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f32({2, 3}), f32({3, 4}), {.bias = bias});
+      },
+      {"matmul", "bias is (3) F32", "expected (4) F32"}));
+  const Tensor right = f32({4});
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::matmul(f32({2, 4}), f32({2, 3}), f32({3, 4}),
+                    {.into = Into::Accumulate, .bias = right});
+      },
+      {"matmul", "bias", "Accumulate"}));
+}
+
+TEST_F(Arguments, OfElementwiseOperationsHaveOneCountAndType) {
+  EXPECT_TRUE(
+      error_says([&] { ops::add(f32({4}), f32({4}), f32({5})); }, {"add", "b is (5) F32", "4"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::add(f32({4}), f32({4}), f64({4})); }, {"add", "b is (4) F64", "F32"}));
+  EXPECT_TRUE(error_says([&] { ops::scale(f32({3}), f32({4}), 2); }, {"scale", "(3) F32", "4"}));
+  EXPECT_TRUE(error_says([&] { ops::cast(f32({3}), f64({4})); }, {"cast", "(3) F32", "4"}));
+  EXPECT_TRUE(error_says([&] { ops::relu(f32({3}), f64({3})); }, {"relu", "F32", "F64"}));
+  EXPECT_TRUE(error_says([&] { ops::relu_backward(f32({3}), f32({3}), f32({4})); },
+                         {"relu_backward", "(4) F32", "3"}));
+  EXPECT_TRUE(error_says([&] { ops::gelu(f32({3}), f32({4})); }, {"gelu", "(3) F32", "4"}));
+  EXPECT_TRUE(error_says([&] { ops::gelu_backward(f32({3}), f64({3}), f32({3})); },
+                         {"gelu_backward", "F32", "F64"}));
+}
+
+TEST_F(Arguments, AreFloating) {
+  EXPECT_TRUE(error_says([&] { ops::cast(f32({2}), ids({1, 2})); }, {"cast", "I32", "floating"}));
+  EXPECT_TRUE(error_says([&] { ops::cast(ids({1, 2}), f32({2})); }, {"cast", "I32"}));
+  EXPECT_TRUE(error_says([&] { ops::fill(ids({1}), 1); }, {"fill", "I32", "floating"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::sum_of_squares(ids({1})); }, {"sum_of_squares", "I32", "floating"}));
+}
+
+TEST_F(Arguments, AreThere) {
+  EXPECT_TRUE(error_says([&] { ops::add(View(), f32({1}), f32({1})); }, {"add", "out", "empty"}));
+  EXPECT_TRUE(error_says([&] { ops::gelu(f32({1}), ConstView()); }, {"gelu", "x", "empty"}));
+  EXPECT_TRUE(error_says([&] { ops::sum_of_squares(ConstView()); }, {"sum_of_squares", "empty"}));
+}
+
+TEST_F(Arguments, LiveOnOneDevice) {
+  CpuDevice other;
+  const Tensor there = Tensor::zeros({3}, DType::F32, other);
+  EXPECT_TRUE(
+      error_says([&] { ops::add(f32({3}), f32({3}), there); }, {"add", "b", "another device"}));
+}
+
+TEST_F(Arguments, OfBiasHaveItsColumns) {
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::add_bias(f32({2, 3}), f32({2, 3}), f32({2}));
+      },
+      {"add_bias", "bias is (2) F32", "expected (3) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::add_bias_backward(f32({2}), f32({2, 3}), Into::Overwrite);
+      },
+      {"add_bias_backward", "dbias is (2) F32", "expected (3) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::add_bias_backward(bf16({3}), f32({2, 3}), Into::Overwrite);
+      },
+      {"add_bias_backward", "BF16", "F32"}));
+}
+
+TEST_F(Arguments, OfPermuteAreAPermutation) {
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::permute(f32({2, 3}), f32({2, 3}), {0, 0});
+      },
+      {"permute", "order", "0", "each dimension of x once"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::permute(f32({2, 3}), f32({2, 3}), {0, 2});
+      },
+      {"permute", "order", "2", "each dimension of x once"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::permute(f32({2, 3}), f32({2, 3}), {1, 0});
+      },
+      {"permute", "out is (2, 3)", "expected (3, 2)"}));
+  EXPECT_TRUE(error_says([&] { ops::permute(f32({3}), f32({3}), {0}); },
+                         {"permute", "rank of x is 1", "2 to 4"}));
+}
+
+TEST_F(Arguments, OfDropoutIncludeAPossibleRate) {
+  const Tensor x = f32({3});
+  for (const double rate : {-0.1, 1.0, 1.5, double(NAN)})
+    EXPECT_TRUE(error_says([&] { ops::dropout(x, x, rate, random_, 0); },
+                           {"dropout", "rate is", "expected 0 <= rate < 1"}));
+  EXPECT_TRUE(error_says([&] { ops::dropout(f32({2}), x, 0.1, random_, 0); },
+                         {"dropout", "y is (2) F32", "3"}));
+}
+
+TEST_F(Arguments, OfLayerNormHaveItsSizesAndStatisticsInF32) {
+  const auto call = [&](const Tensor& y, const Tensor& mean, const Tensor& x,
+                        const Tensor& weight) {
+    return [&] { ops::layer_norm(y, mean, f32({2}), x, weight, weight, 1e-5); };
+  };
+  EXPECT_TRUE(error_says(call(f32({2, 8}), f32({2}), f32({2, 8}), f32({7})),
+                         {"layer_norm", "weight is (7) F32", "expected (8) F32"}));
+  EXPECT_TRUE(error_says(call(f32({2, 7}), f32({2}), f32({2, 8}), f32({8})),
+                         {"layer_norm", "y is (2, 7) F32", "expected (2, 8) F32"}));
+  EXPECT_TRUE(error_says(call(bf16({2, 8}), bf16({2}), bf16({2, 8}), bf16({8})),
+                         {"layer_norm", "mean is (2) BF16", "expected (2) F32"}));
+  EXPECT_TRUE(error_says(call(f32({8}), f32({2}), f32({8}), f32({8})),
+                         {"layer_norm", "x is (8)", "2 dimensions"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::layer_norm_backward(f32({2, 8}), f32({8}), f32({7}), f32({2, 8}), f32({2, 8}),
+                                 f32({8}), f32({2}), f32({2}), Into::Overwrite);
+      },
+      {"layer_norm_backward", "dbias is (7) F32", "expected (8) F32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::layer_norm_backward(f32({2, 8}), f32({8}), f32({8}), f32({2, 8}), f32({2, 8}),
+                                 f32({8}), f32({3}), f32({2}), Into::Overwrite);
+      },
+      {"layer_norm_backward", "mean is (3) F32", "expected (2) F32"}));
+}
+
+TEST_F(Arguments, OfSoftmaxHaveOneShape) {
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::softmax(f32({2, 3}), f32({3, 2}));
+      },
+      {"softmax", "y is (2, 3)", "expected (3, 2)"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::softmax_backward(f32({2, 3}), f32({2, 3}), f32({6}));
+      },
+      {"softmax_backward", "y is (6)", "expected (2, 3)"}));
+}
+
+TEST_F(Arguments, OfAttentionDivideIntoHeads) {
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::causal_attention(f32({1, 4, 8}), f32({1, 3, 4}), f32({1, 4, 24}), 3);
+      },
+      {"causal_attention", "24", "multiple of 3 * heads"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::causal_attention(f32({1, 4, 8}), f32({1, 2, 4}), f32({1, 4, 24}), 0);
+      },
+      {"causal_attention", "heads is 0", "at least 1"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::causal_attention(f32({1, 4, 24}), f32({1, 2, 4}), f32({1, 4, 24}), 2);
+      },
+      {"causal_attention", "out is (1, 4, 24)", "expected (1, 4, 8)"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::causal_attention(f32({1, 4, 8}), f32({1, 4, 2}), f32({1, 4, 24}), 2);
+      },
+      {"causal_attention", "log_sum_exp is (1, 4, 2)", "expected (1, 2, 4)"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::causal_attention_backward(f32({1, 4, 24}), f32({1, 4, 24}), f32({1, 4, 24}),
+                                       f32({1, 4, 8}), f32({1, 2, 4}), 2);
+      },
+      {"causal_attention_backward", "dout is (1, 4, 24)", "expected (1, 4, 8)"}));
+}
+
+TEST_F(Arguments, OfEmbeddingAreIdsInsideTheTable) {
+  const Tensor table = f32({5, 2}), out = f32({3, 2});
+  for (const std::int32_t wrong : {-1, 5, 1000})
+    EXPECT_TRUE(error_says(
+        [&] {
+          ops::embedding(out, table, ids({0, wrong, 4}));
+        },
+        {"embedding", "[1]", std::to_string(wrong), "0", "5"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::embedding_backward(table, out, ids({0, 1, 7}), Into::Overwrite);
+      },
+      {"embedding_backward", "[2]", "7", "5"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::embedding(out, table, ids({0, 1}));
+      },
+      {"embedding", "out is (3, 2)", "expected (2, 2)"}));
+  EXPECT_TRUE(error_says([&] { ops::embedding(out, table, f32({3})); },
+                         {"embedding", "ids is (3) F32", "I32"}));
+}
+
+TEST_F(Arguments, OfCrossEntropyAreTargetsAmongTheClasses) {
+  const Tensor losses = f32({2}), logits = f32({2, 6});
+  for (const std::int32_t wrong : {-2, 5, 6})
+    EXPECT_TRUE(error_says(
+        [&] {
+          ops::cross_entropy(losses, f32({2}), logits, ids({0, wrong}), 5);
+        },
+        {"cross_entropy", "[1]", std::to_string(wrong), "-1", "5"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::cross_entropy_backward(logits, logits, losses, ids({0, 5}), 5, 1);
+      },
+      {"cross_entropy_backward", "[1]", "5"}));
+  for (const Index classes : {0, 7})
+    EXPECT_TRUE(error_says(
+        [&] {
+          ops::cross_entropy(losses, f32({2}), logits, ids({0, 0}), classes);
+        },
+        {"cross_entropy", "classes is " + std::to_string(classes), "columns of logits"}));
+  EXPECT_TRUE(error_says([&] { ops::cross_entropy(losses, f32({2}), logits, ids({0}), 6); },
+                         {"cross_entropy", "targets is (1)", "expected (2) I32"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        ops::cross_entropy(f64({2}), f32({2}), logits, ids({0, 0}), 6);
+      },
+      {"cross_entropy", "losses is (2) F64", "expected (2) F32"}));
+}
+
+TEST_F(Arguments, OfOptimizersHaveStateForEveryWeight) {
+  const ops::AdamWStep adamw{.learning_rate = 0.1};
+  const Tensor w = f32({3}), m = f32({3}), v = f32({3});
+  EXPECT_TRUE(error_says([&] { ops::adamw(w, {}, m, v, f32({2}), adamw); },
+                         {"adamw", "gradient is (2) F32", "3"}));
+  EXPECT_TRUE(error_says([&] { ops::adamw(w, {}, f32({4}), v, f32({3}), adamw); },
+                         {"adamw", "m is (4) F32", "3"}));
+  EXPECT_TRUE(error_says([&] { ops::adamw(bf16({3}), {}, m, v, f32({3}), adamw); },
+                         {"adamw", "master", "empty"}));
+  EXPECT_TRUE(error_says([&] { ops::adamw(w, f32({3}), m, v, f32({3}), adamw); },
+                         {"adamw", "master", "own master"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::adamw(w, {}, m, v, f32({3}), {.learning_rate = 0.1, .step = 0}); },
+                 {"adamw", "step is 0", "at least 1"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::adamw(w, {}, m, v, f32({3}), {.learning_rate = 0.1, .beta2 = 1}); },
+                 {"adamw", "beta2 is 1", "beta2 < 1"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::sgd(w, {}, {}, f32({3}), {.learning_rate = 0.1, .momentum = 0.9}); },
+                 {"sgd", "velocity", "empty"}));
+  EXPECT_TRUE(error_says([&] { ops::sgd(w, {}, {}, f64({3}), {.learning_rate = 0.1}); },
+                         {"sgd", "gradient is (3) F64", "F32"}));
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,200 @@
+// Causal attention against the reference that materialises its scores; that nobody sees the future;
+// and that memory grows with T, not with its square.
+#include <omp.h>
+
+#include <cmath>
+
+#include "tests/ops/per_dtype.h"
+
+namespace aisc {
+namespace {
+
+struct Sizes {
+  Index B, T, H, D;
+};
+
+// Sequences shorter and longer than a block of 64 and just at its edges; heads that fill no vector.
+constexpr Sizes kSizes[] = {{1, 1, 1, 1},    {2, 1, 3, 16},  {1, 2, 1, 4},   {3, 5, 2, 8},
+                            {2, 63, 1, 33},  {1, 64, 2, 64}, {1, 65, 4, 16}, {2, 128, 1, 4},
+                            {1, 130, 2, 80}, {1, 200, 3, 8}, {1, 64, 1, 1},  {2, 65, 2, 64}};
+
+class Attention : public PerDType {
+ protected:
+  struct Result {
+    Tensor out, log_sum_exp;
+  };
+  Tensor random_qkv(const Sizes& z, double scale = 1.0) {
+    return random({z.B, z.T, z.H * 3 * z.D}, "qkv", scale);
+  }
+  Result forward(ConstView qkv, Index heads) {
+    const Index B = qkv.shape()[0], T = qkv.shape()[1];
+    Result r{unwritten({B, T, qkv.shape()[2] / 3}), unwritten_sums({B, heads, T})};
+    ops::causal_attention(r.out, r.log_sum_exp, qkv, heads);
+    return r;
+  }
+  Tensor backward(ConstView dout, ConstView qkv, const Result& r, Index heads) {
+    Tensor dqkv = unwritten(qkv.shape());
+    ops::causal_attention_backward(dqkv, dout, qkv, r.out, r.log_sum_exp, heads);
+    return dqkv;
+  }
+  // The backward pass takes sum(dout * out) from an `out` that was rounded to its type, and
+  // multiplies that error by keys and queries: measured at up to 12 roundings in short types.
+  Tolerance backward_tolerance() const { return tolerance_of(dtype_, is_short() ? 20 : 3); }
+};
+INSTANTIATE_TEST_SUITE_P(Ops, Attention, kFloatingTypes, dtype_name);
+
+// Equal keys: each token averages the values so far. The log-sum-exp of t + 1 zeros is log(t + 1).
+TEST_P(Attention, WithEqualKeysAveragesThePast) {
+  const Tensor qkv = tensor({1, 0, 8,  //
+                             2, 0, 4,  //
+                             3, 0, 0,  //
+                             4, 0, 20},
+                            {1, 4, 3});
+  const Result r = forward(qkv, 1);
+  EXPECT_TRUE(all_close(r.out, {8, 6, 4, 8}, rounded_));
+  EXPECT_TRUE(
+      all_close(r.log_sum_exp, {0, std::log(2), std::log(3), std::log(4)}, tolerance_of(sums_)));
+}
+
+TEST_P(Attention, MatchesReference) {
+  for (const Sizes& z : kSizes) {
+    const Tensor qkv = random_qkv(z);
+    const Result r = forward(qkv, z.H);
+    const reference::Attention expected = reference::causal_attention(to_array(qkv), z.H);
+    EXPECT_TRUE(all_close(r.out, expected.out.values, rounded_))
+        << z.B << " x " << z.T << " x " << z.H << " x " << z.D;
+    EXPECT_TRUE(all_close(r.log_sum_exp, expected.log_sum_exp.values, tolerance_of(sums_)));
+  }
+}
+
+TEST_P(Attention, BackwardMatchesReference) {
+  for (const Sizes& z : kSizes) {
+    const Tensor qkv = random_qkv(z), dout = random({z.B, z.T, z.H * z.D}, "dout");
+    const Result r = forward(qkv, z.H);
+    const Tensor dqkv = backward(dout, qkv, r, z.H);
+    const Array expected = reference::causal_attention_backward(to_array(dout), to_array(qkv), z.H);
+    EXPECT_TRUE(all_close(dqkv, expected.values, backward_tolerance()))
+        << z.B << " x " << z.T << " x " << z.H << " x " << z.D;
+  }
+}
+
+// Scores of a few hundred: their exponentials overflow unless the largest is taken out first.
+TEST_P(Attention, WithLargeScoresIsFiniteAndRight) {
+  const Sizes z{1, 130, 2, 16};
+  const Tensor qkv = random_qkv(z, 12), dout = random({z.B, z.T, z.H * z.D}, "dout");
+  const Result r = forward(qkv, z.H);
+  const reference::Attention expected = reference::causal_attention(to_array(qkv), z.H);
+  // A score of 600 is known to 600 roundoffs, and so is its exponential.
+  const double lost = 600 * (dtype_ == DType::F64 ? 0x1p-52 : 0x1p-23);
+  const Tolerance tolerance{rounded_.relative + lost};
+  EXPECT_GT(
+      *std::max_element(expected.log_sum_exp.values.begin(), expected.log_sum_exp.values.end()),
+      200);
+  EXPECT_TRUE(all_close(r.out, expected.out.values, tolerance));
+  EXPECT_TRUE(all_close(r.log_sum_exp, expected.log_sum_exp.values, tolerance_of(sums_)));
+  const Tensor dqkv = backward(dout, qkv, r, z.H);
+  const Array gradients = reference::causal_attention_backward(to_array(dout), to_array(qkv), z.H);
+  if (is_short())  // the rounding of `out` is multiplied by keys of size 12: only finite is sure
+    for (const double value : to_doubles(dqkv)) ASSERT_TRUE(std::isfinite(value));
+  else
+    EXPECT_TRUE(all_close(dqkv, gradients.values, {backward_tolerance().relative + 10 * lost}));
+}
+
+// Whatever the tokens after t become, tokens 0..t keep every bit of their outputs.
+TEST_P(Attention, NobodySeesTheFuture) {
+  const Sizes z{1, 200, 2, 20};
+  const Tensor qkv = random_qkv(z);
+  const Result before = forward(qkv, z.H);
+  for (const Index t : {0, 1, 30, 62, 63, 64, 127, 128, 198}) {
+    const Tensor other = qkv.clone();
+    const Index row = z.H * 3 * z.D;
+    write_doubles(other.view().flat((t + 1) * row, row),
+                  to_doubles(random({row}, "another token", 20)));
+    const Result after = forward(other, z.H);
+    const Index seen = (t + 1) * z.H * z.D;
+    EXPECT_TRUE(same_bits(before.out.view().flat(0, seen), after.out.view().flat(0, seen))) << t;
+    EXPECT_FALSE(
+        same_bits(before.out.view().flat(seen, z.H * z.D), after.out.view().flat(seen, z.H * z.D)))
+        << "token " << t + 1 << " does not see itself";
+    for (Index h = 0; h < z.H; ++h)
+      EXPECT_TRUE(same_bits(before.log_sum_exp.view().flat(h * z.T, t + 1),
+                            after.log_sum_exp.view().flat(h * z.T, t + 1)));
+  }
+}
+
+// The same from the other side: what token t says of the loss never reaches the tokens after it.
+TEST_P(Attention, GradientsReachNoLaterToken) {
+  const Sizes z{1, 130, 2, 8};
+  const Index row = z.H * 3 * z.D;
+  const Tensor qkv = random_qkv(z), dout = unwritten({z.B, z.T, z.H * z.D});
+  const Result r = forward(qkv, z.H);
+  for (const Index t : {0, 63, 64, 100}) {
+    device_.zero(dout);
+    ops::fill(dout.view().flat(t * z.H * z.D, z.H * z.D), 1);
+    const Tensor dqkv = backward(dout, qkv, r, z.H);
+    const Index later = (z.T - 1 - t) * row;
+    EXPECT_EQ(to_doubles(dqkv.view().flat((t + 1) * row, later)),
+              std::vector<double>(size_t(later), 0.0));
+    EXPECT_NE(to_doubles(dqkv.view().flat(0, row)), std::vector<double>(size_t(row), 0.0));
+  }
+}
+
+TEST_P(Attention, HeadsAndSamplesDoNotMix) {
+  const Sizes z{2, 70, 3, 8};
+  const Tensor qkv = random_qkv(z);
+  const Tensor one = unwritten({1, z.T, 3 * z.D});
+  const Array all = to_array(qkv);
+  Array head_1({1, z.T, 3 * z.D});  // of sample 1
+  for (Index t = 0; t < z.T; ++t)
+    for (Index c = 0; c < 3 * z.D; ++c) head_1(0, t, c) = all(1, t, 3 * z.D + c);
+  write_doubles(one, head_1.values);
+  const Array together = to_array(forward(qkv, z.H).out), alone = to_array(forward(one, 1).out);
+  for (Index t = 0; t < z.T; ++t)
+    for (Index d = 0; d < z.D; ++d) EXPECT_EQ(together(1, t, z.D + d), alone(0, t, d));
+}
+
+TEST_P(Attention, NaNSpoilsWhatSeesIt) {
+  const Sizes z{1, 70, 1, 8};
+  const Tensor qkv = random_qkv(z);
+  write_doubles(qkv.view().flat(66 * 24, 1), {NAN});  // the query of token 66
+  const Result r = forward(qkv, z.H);
+  EXPECT_TRUE(has_nan(r.out.view().flat(66 * 8, 8)));
+  EXPECT_FALSE(has_nan(r.out.view().flat(0, 66 * 8)));
+}
+
+TEST_P(Attention, OfNothingIsNothing) {
+  EXPECT_NO_THROW(forward(unwritten({0, 5, 6}), 2));
+  EXPECT_NO_THROW(forward(unwritten({2, 0, 6}), 1));
+}
+
+// Four times the tokens take four times the memory, at most; a (T, T) tensor would take sixteen.
+TEST_P(Attention, MemoryGrowsWithTNotItsSquare) {
+  const auto peak = [&](Index T) {
+    const Tensor qkv = random_qkv({1, T, 1, 16}), dout = random({1, T, 16}, "dout");
+    device_.reset_peaks();
+    const Result r = forward(qkv, 1);
+    const Tensor dqkv = backward(dout, qkv, r, 1);
+    const Ledger ledger = device_.ledger();
+    EXPECT_EQ(ledger[Purpose::Activations].peak_bytes, ledger[Purpose::Activations].live_bytes);
+    return ledger.total.peak_bytes;
+  };
+  EXPECT_LE(peak(512), 4 * peak(128) + 4096);
+}
+
+TEST_P(Attention, MatchesReferenceWithAnyNumberOfThreads) {
+  const int before = omp_get_max_threads();
+  const Sizes z{2, 70, 3, 16};
+  const Tensor qkv = random_qkv(z), dout = random({z.B, z.T, z.H * z.D}, "dout");
+  const reference::Attention expected = reference::causal_attention(to_array(qkv), z.H);
+  const Array gradients = reference::causal_attention_backward(to_array(dout), to_array(qkv), z.H);
+  for (const int threads : {1, 2, 3}) {
+    omp_set_num_threads(threads);
+    const Result r = forward(qkv, z.H);
+    EXPECT_TRUE(all_close(r.out, expected.out.values, rounded_));
+    EXPECT_TRUE(all_close(backward(dout, qkv, r, z.H), gradients.values, backward_tolerance()));
+  }
+  omp_set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace aisc

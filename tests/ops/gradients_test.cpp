@@ -1,0 +1,168 @@
+// Every backward pass against central differences of its forward pass, in F64. The loss is the sum
+// of the outputs, each times a fixed random weight, which are then the gradient dy of the outputs.
+#include "tests/support/gradient_check.h"
+
+#include "common/ops/ops.h"
+#include "tests/support/tensors.h"
+
+namespace aisc {
+namespace {
+
+using ops::Into;
+using ops::Transpose;
+
+class OpGradients : public ::testing::Test {
+ protected:
+  Tensor random(const Shape& shape, const char* name) {
+    return random_tensor(shape, DType::F64, device_, name);
+  }
+  Tensor unwritten(const Shape& shape) { return Tensor(shape, DType::F64, device_); }
+
+  CpuDevice device_{{.poison = true}};
+};
+
+// The three products of a linear layer: y = x W^T + b, dx = dy W, dW = dy^T x.
+TEST_F(OpGradients, OfALinearLayer) {
+  const Tensor x = random({5, 7}, "x"), weight = random({6, 7}, "w"), bias = random({6}, "b");
+  const Tensor dy = random({5, 6}, "dy"), y = unwritten({5, 6});
+  const Tensor dx = unwritten({5, 7}), dweight = unwritten({6, 7}), dbias = unwritten({6});
+  ops::matmul(dx, dy, weight);
+  ops::matmul(dweight, dy, x, {.transpose = Transpose::First});
+  ops::add_bias_backward(dbias, dy, Into::Overwrite);
+  const auto loss = [&] {
+    ops::matmul(y, x, weight, {.transpose = Transpose::Second, .bias = bias});
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+  EXPECT_TRUE(check_gradient(loss, weight, dweight));
+  EXPECT_TRUE(check_gradient(loss, bias, dbias));
+}
+
+TEST_F(OpGradients, OfBatchedProducts) {
+  const Tensor a = random({3, 4, 5}, "a"), b = random({3, 5, 6}, "b"), dy = random({3, 4, 6}, "dy");
+  const Tensor y = unwritten({3, 4, 6}), da = unwritten({3, 4, 5}), db = unwritten({3, 5, 6});
+  ops::matmul(da, dy, b, {.transpose = Transpose::Second, .alpha = 0.5});
+  ops::matmul(db, a, dy, {.transpose = Transpose::First, .alpha = 0.5});
+  const auto loss = [&] {
+    ops::matmul(y, a, b, {.alpha = 0.5});
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(loss, a, da));
+  EXPECT_TRUE(check_gradient(loss, b, db));
+}
+
+TEST_F(OpGradients, OfReluAndGelu) {
+  const Tensor x = random({60}, "x"), dy = random({60}, "dy"), dx = unwritten({60});
+  const Tensor y = unwritten({60});
+  ops::gelu_backward(dx, dy, x);
+  const auto gelu_loss = [&] {
+    ops::gelu(y, x);
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(gelu_loss, x, dx));
+  ops::relu_backward(dx, dy, x);
+  const auto relu_loss = [&] {
+    ops::relu(y, x);
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(relu_loss, x, dx));
+}
+
+TEST_F(OpGradients, OfPermuteAreTheInverseOrder) {
+  const Tensor x = random({2, 3, 4, 5}, "x"), dy = random({5, 3, 2, 4}, "dy");
+  const Tensor y = unwritten({5, 3, 2, 4}), dx = unwritten({2, 3, 4, 5});
+  ops::permute(dx, dy, {2, 1, 3, 0});
+  const auto loss = [&] {
+    ops::permute(y, x, {3, 1, 0, 2});
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+}
+
+TEST_F(OpGradients, OfDropoutAreTheSameCall) {
+  const Philox mask(7, "mask", 3);
+  const Tensor x = random({50}, "x"), dy = random({50}, "dy"), dx = unwritten({50});
+  const Tensor y = unwritten({50});
+  ops::dropout(dx, dy, 0.4, mask, 11);
+  const auto loss = [&] {
+    ops::dropout(y, x, 0.4, mask, 11);
+    return dot(y, dy);
+  };
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+}
+
+TEST_F(OpGradients, OfLayerNorm) {
+  const std::int64_t N = 3, C = 9;
+  const Tensor x = random({N, C}, "x"), weight = random({C}, "w"), bias = random({C}, "b");
+  const Tensor dy = random({N, C}, "dy"), y = unwritten({N, C}), mean = unwritten({N});
+  const Tensor rstd = unwritten({N}), dx = unwritten({N, C}), dweight = unwritten({C});
+  const Tensor dbias = unwritten({C});
+  const auto loss = [&] {
+    ops::layer_norm(y, mean, rstd, x, weight, bias, 1e-5);
+    return dot(y, dy);
+  };
+  loss();
+  ops::layer_norm_backward(dx, dweight, dbias, dy, x, weight, mean, rstd, Into::Overwrite);
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+  EXPECT_TRUE(check_gradient(loss, weight, dweight));
+  EXPECT_TRUE(check_gradient(loss, bias, dbias));
+}
+
+TEST_F(OpGradients, OfSoftmax) {
+  const Tensor x = random({4, 7}, "x"), dy = random({4, 7}, "dy");
+  const Tensor y = unwritten({4, 7}), dx = unwritten({4, 7});
+  const auto loss = [&] {
+    ops::softmax(y, x);
+    return dot(y, dy);
+  };
+  loss();
+  ops::softmax_backward(dx, dy, y);
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+}
+
+TEST_F(OpGradients, OfAttention) {
+  struct Sizes {
+    std::int64_t B, T, H, D;
+  };
+  for (const auto& [B, T, H, D] : {Sizes{2, 5, 2, 3}, Sizes{1, 67, 1, 2}}) {
+    const Tensor qkv = random({B, T, H * 3 * D}, "qkv"), dout = random({B, T, H * D}, "dout");
+    const Tensor out = unwritten({B, T, H * D}), log_sum_exp = unwritten({B, H, T});
+    const Tensor dqkv = unwritten(qkv.shape());
+    const auto loss = [&, heads = H] {
+      ops::causal_attention(out, log_sum_exp, qkv, heads);
+      return dot(out, dout);
+    };
+    loss();
+    ops::causal_attention_backward(dqkv, dout, qkv, out, log_sum_exp, H);
+    EXPECT_TRUE(check_gradient(loss, qkv, dqkv, {.samples = 200}));
+  }
+}
+
+TEST_F(OpGradients, OfEmbedding) {
+  const Tensor table = random({6, 4}, "table"), dout = random({9, 4}, "dout");
+  const Tensor out = unwritten({9, 4}), dtable = unwritten({6, 4});
+  const Tensor ids = ids_tensor({5, 0, 3, 3, 1, 0, 0, 2, 5}, device_);
+  ops::embedding_backward(dtable, dout, ids, Into::Overwrite);
+  const auto loss = [&] {
+    ops::embedding(out, table, ids);
+    return dot(out, dout);
+  };
+  EXPECT_TRUE(check_gradient(loss, table, dtable));
+}
+
+// A mean over four rows, one of which has no target; two columns are padding.
+TEST_F(OpGradients, OfCrossEntropy) {
+  const Tensor logits = random({4, 11}, "logits"), dlogits = unwritten({4, 11});
+  const Tensor targets = ids_tensor({3, -1, 0, 8}, device_);
+  const Tensor losses = unwritten({4}), log_sum_exp = unwritten({4});
+  const auto loss = [&] {
+    ops::cross_entropy(losses, log_sum_exp, logits, targets, 9);
+    return dot(losses, from_doubles({0.25, 0.25, 0.25, 0.25}, {4}, DType::F64, device_));
+  };
+  loss();
+  ops::cross_entropy_backward(dlogits, logits, log_sum_exp, targets, 9, 0.25);
+  EXPECT_TRUE(check_gradient(loss, logits, dlogits));
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,66 @@
+// The polynomial exponential and tanh: within the errors that their header promises, for every size
+// of argument, at the limits and for NaN.
+#include "common/ops/cpu/vector_math.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace aisc::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+double relative_error(double found, double expected) {
+  return std::abs(found - expected) / std::abs(expected);
+}
+
+TEST(VectorExp, IsWithinItsErrorOverItsWholeRange) {
+  double worst = 0;
+  for (int i = 0; i <= 2'000'000; ++i) {
+    const float x = -86.9f + static_cast<float>(i) * (88.7f + 86.9f) / 2e6f;
+    worst = std::max(worst, relative_error(vector_exp(x), std::exp(double(x))));
+  }
+  EXPECT_LT(worst, 1.5e-7);
+}
+
+TEST(VectorExp, IsExactAtZeroAndGoodAroundIt) {
+  EXPECT_EQ(vector_exp(0.0f), 1.0f);
+  EXPECT_EQ(vector_exp(-0.0f), 1.0f);
+  for (float x = 1e-30f; x < 1; x *= 1.7f) {
+    EXPECT_LT(relative_error(vector_exp(x), std::exp(double(x))), 1.5e-7) << x;
+    EXPECT_LT(relative_error(vector_exp(-x), std::exp(-double(x))), 1.5e-7) << -x;
+  }
+}
+
+TEST(VectorExp, SaturatesOutsideItsRange) {
+  for (const float x : {-87.5f, -88.0f, -100.0f, -1e30f, -kInfinity})
+    EXPECT_EQ(vector_exp(x), 0.0f);
+  for (const float x : {88.8f, 100.0f, 1e30f, kInfinity}) EXPECT_EQ(vector_exp(x), kInfinity);
+  EXPECT_TRUE(std::isnan(vector_exp(std::nanf(""))));
+}
+
+TEST(VectorTanh, IsWithinItsErrorAtEverySize) {
+  double worst = 0;
+  const auto look = [&](float x) {
+    for (const float y : {x, -x})
+      worst = std::max(worst, relative_error(vector_tanh(y), std::tanh(double(y))));
+  };
+  for (int i = 1; i <= 1'000'000; ++i) look(static_cast<float>(i) * 1e-5f);
+  for (float x = 1e-30f; x < 1; x *= 1.01f) look(x);
+  EXPECT_LT(worst, 4e-7);
+}
+
+TEST(VectorTanh, IsOneFarFromZeroAndNeverMore) {
+  for (const float x : {9.2f, 20.0f, 1e30f, kInfinity}) {
+    EXPECT_EQ(vector_tanh(x), 1.0f);
+    EXPECT_EQ(vector_tanh(-x), -1.0f);
+  }
+  EXPECT_EQ(vector_tanh(0.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(vector_tanh(std::nanf(""))));
+}
+
+}  // namespace
+}  // namespace aisc::cpu
