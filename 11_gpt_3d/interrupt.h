@@ -1,5 +1,5 @@
-// Ctrl-C (and SIGTERM): the first asks the run to end after the step in progress, the second ends the
-// process at once.
+// Ctrl-C (and SIGTERM): the first asks the run to end after the step in progress, the second ends
+// the process at once.
 #pragma once
 
 #include <csignal>

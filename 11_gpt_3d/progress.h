@@ -22,18 +22,20 @@ std::string to_string(const ProgressLine& line);
 class Progress {
  public:
   explicit Progress(std::FILE* out);  // a terminal or not: asked of the file
-  // On a terminal every call rewrites the line; elsewhere a line is printed at the first and the last
-  // step, and when `seconds_between` have passed.
+  // On a terminal the line is rewritten, at most ten times a second; elsewhere one is printed when
+  // five seconds have passed. The first and the last step are always shown.
   void show(const ProgressLine& line, double now_seconds);
-  void finish();  // ends the line on a terminal
+  // Shows the latest step, if it was not, and ends the line. Before anything else is printed.
+  void finish();
 
  private:
-  static constexpr double kSecondsBetween = 5;
+  void print(const std::string& text);
 
   std::FILE* out_;
   bool terminal_;
-  bool open_ = false;  // a line on the terminal waits for its end
-  double last_seconds_ = -1e9;
+  bool open_ = false;    // a line on the terminal waits for its end
+  std::string pending_;  // the latest step, not shown yet
+  double shown_seconds_ = 0;
 };
 
 }  // namespace aisc

@@ -10,8 +10,8 @@ namespace aisc {
 class RunFolder {
  public:
   // Makes `path` (empty: runs/<UTC time>, with a number behind it if that exists) and its
-  // metrics.jsonl. Throws Error, touching nothing, if the folder exists and is not empty: an earlier
-  // run is never overwritten.
+  // metrics.jsonl. Throws Error, touching nothing, if the folder exists and is not empty: an
+  // earlier run is never overwritten.
   explicit RunFolder(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -1,21 +1,36 @@
 #include "11_gpt_3d/interrupt.h"
 
+#include <unistd.h>
+
+#include <atomic>
+#include <string_view>
+
 namespace aisc {
 namespace {
 
-// The one piece of state that cannot be passed by reference: a signal handler has no argument for it.
-volatile std::sig_atomic_t signal_came = 0;
+// The one piece of state that cannot be passed by reference: a signal handler has no argument for
+// it. Atomic, since the handler runs in whichever thread the system chooses.
+std::atomic<bool> signal_came = false;
+static_assert(std::atomic<bool>::is_always_lock_free);  // else a handler may not touch it
 
-// Installed with SA_RESETHAND: a second signal finds the default action and ends the process.
-void on_signal(int) { signal_came = 1; }
+// Nothing but what may be called inside a handler (signal-safety(7)).
+void on_signal(int signal_number) {
+  if (signal_came.exchange(true)) {  // asked before: the default action ends the process
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    return;
+  }
+  constexpr std::string_view kMessage = "\nEnding after this step; once more ends at once.\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+}
 
 }  // namespace
 
 Interrupt::Interrupt() {
-  signal_came = 0;
+  signal_came = false;
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  action.sa_flags = SA_RESTART;  // reads and writes in progress go on
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
 }
@@ -25,6 +40,6 @@ Interrupt::~Interrupt() {
   sigaction(SIGTERM, &previous_term_, nullptr);
 }
 
-bool Interrupt::requested() const { return signal_came != 0; }
+bool Interrupt::requested() const { return signal_came; }
 
 }  // namespace aisc

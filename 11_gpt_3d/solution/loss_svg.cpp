@@ -9,17 +9,21 @@ namespace aisc {
 namespace {
 
 constexpr double kWidth = 760, kHeight = 400;
-constexpr double kLeft = 56, kRight = 24, kTop = 48, kBottom = 48;
+constexpr double kLeft = 56, kRight = 56, kTop = 64, kBottom = 48;
+constexpr std::size_t kMostPoints = 1500;  // two a pixel: more cannot be seen
+constexpr std::size_t kMostDots = 40;
 
 constexpr const char* kStyle = R"(<style>
   svg { background: #fff; font: 13px system-ui, sans-serif; }
   text { fill: #444; } .title { font-size: 15px; font-weight: 600; fill: #111; }
   .grid { stroke: #e6e6e6; } .axis { stroke: #999; }
   .training { stroke: #7aa6da; } .validation { stroke: #c2410c; } .dot { fill: #c2410c; }
+  .value { fill: #c2410c; font-weight: 600; }
   @media (prefers-color-scheme: dark) {
     svg { background: #16181c; } text { fill: #b8bcc4; } .title { fill: #f0f0f0; }
     .grid { stroke: #2a2e35; } .axis { stroke: #666; }
-    .training { stroke: #5b86b8; } .validation { stroke: #fb923c; } .dot { fill: #fb923c; }
+    .training { stroke: #5b86b8; } .validation { stroke: #fb923c; } 
+    .dot, .value { fill: #fb923c; }
   }
 </style>
 )";
@@ -44,10 +48,14 @@ struct Axes {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else
+      out += c;
   }
   return out;
 }
@@ -77,31 +85,60 @@ std::string grid(const Axes& axes) {
                        axes.x(s), kHeight - kBottom + 20, s);
   out += fmt::format(
       "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\"/>\n"
-      "<text x=\"{3}\" y=\"{4}\" text-anchor=\"middle\">step</text>\n",
-      kLeft, kWidth - kRight, kHeight - kBottom, (kLeft + kWidth - kRight) / 2, kHeight - 10);
+      "<text x=\"{3}\" y=\"{4}\" text-anchor=\"middle\">step</text>\n"
+      "<text x=\"{0}\" y=\"{5}\">loss (nats per token)</text>\n",
+      kLeft, kWidth - kRight, kHeight - kBottom, (kLeft + kWidth - kRight) / 2, kHeight - 10,
+      kTop - 16);
   return out;
 }
 
 std::string legend() {
-  const double x = kWidth - kRight - 110;
+  const double x = kWidth - kRight - 220, y = kTop - 16;
   return fmt::format(
-      "<line class=\"training\" stroke-width=\"1.5\" x1=\"{0}\" x2=\"{1}\" y1=\"62\" y2=\"62\"/>"
-      "<text x=\"{2}\" y=\"66\">training</text>\n"
-      "<line class=\"validation\" stroke-width=\"2.5\" x1=\"{0}\" x2=\"{1}\" y1=\"82\" y2=\"82\"/>"
-      "<text x=\"{2}\" y=\"86\">validation</text>\n",
-      x, x + 28, x + 36);
+      "<line class=\"training\" stroke-width=\"1.5\" x1=\"{0}\" x2=\"{1}\" y1=\"{4}\" y2=\"{4}\"/>"
+      "<text x=\"{2}\" y=\"{3}\">training</text>\n"
+      "<line class=\"validation\" stroke-width=\"2.5\" x1=\"{5}\" x2=\"{6}\" y1=\"{4}\" "
+      "y2=\"{4}\"/><text x=\"{7}\" y=\"{3}\">validation</text>\n",
+      x, x + 28, x + 36, y, y - 4, x + 116, x + 144, x + 152);
 }
 
-std::vector<LossPoint> finite(std::vector<LossPoint> points) {
-  std::erase_if(points, [](const LossPoint& p) { return !std::isfinite(p.loss); });
-  return points;
+// Dots on the points, unless they would hide the line, and the last value beside its end.
+std::string dots(const std::vector<LossPoint>& points, const Axes& axes) {
+  std::string out;
+  for (const LossPoint& p : points)
+    if (points.size() <= kMostDots || &p == &points.back())
+      out += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n",
+                         axes.x(static_cast<double>(p.step)), axes.y(p.loss));
+  if (!points.empty()) {
+    const LossPoint& last = points.back();
+    out +=
+        fmt::format("<text class=\"value\" x=\"{:.1f}\" y=\"{:.1f}\">{:.3f}</text>\n",
+                    axes.x(static_cast<double>(last.step)) + 8, axes.y(last.loss) + 4, last.loss);
+  }
+  return out;
+}
+
+// The finite points; where there are more than can be drawn, the means of groups of neighbours.
+std::vector<LossPoint> drawable(const std::vector<LossPoint>& points) {
+  std::vector<LossPoint> finite, means;
+  for (const LossPoint& p : points)
+    if (std::isfinite(p.loss)) finite.push_back(p);
+  const std::size_t group = (finite.size() + kMostPoints - 1) / kMostPoints;
+  if (group <= 1) return finite;
+  for (std::size_t begin = 0; begin < finite.size(); begin += group) {
+    const std::size_t end = std::min(begin + group, finite.size());
+    double sum = 0;
+    for (std::size_t i = begin; i < end; ++i) sum += finite[i].loss;
+    means.push_back({finite[end - 1].step, sum / static_cast<double>(end - begin)});
+  }
+  return means;
 }
 
 }  // namespace
 
 std::string loss_svg(const std::vector<LossPoint>& all_training,
                      const std::vector<LossPoint>& all_validation, const std::string& title) {
-  const auto training = finite(all_training), validation = finite(all_validation);
+  const auto training = drawable(all_training), validation = drawable(all_validation);
   Axes axes{1, 1e300, -1e300};
   for (const auto* points : {&training, &validation})
     for (const LossPoint& p : *points) {
@@ -122,10 +159,7 @@ std::string loss_svg(const std::vector<LossPoint>& all_training,
                      escaped(title), kLeft);
   svg += grid(axes) + polyline(training, axes, "training", 1.2);
   svg += polyline(validation, axes, "validation", 2.5);
-  for (const LossPoint& p : validation)
-    svg += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n",
-                       axes.x(static_cast<double>(p.step)), axes.y(p.loss));
-  return svg + legend() + "</svg>\n";
+  return svg + dots(validation, axes) + legend() + "</svg>\n";
 }
 
 }  // namespace aisc

@@ -14,15 +14,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string unused_default() {
-  const std::string base = fmt::format("runs/{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+// create_directory tells whether it was this call that made the folder, so two runs that start in
+// the same second get one each.
+std::string made_default() {
+  const std::string base =
+      fmt::format("runs/{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+  std::error_code error;
+  fs::create_directories("runs", error);
   std::string path = base;
-  for (int i = 2; fs::exists(path); ++i) path = fmt::format("{}_{}", base, i);
+  for (int i = 2; !error && !fs::create_directory(path, error); ++i)
+    path = fmt::format("{}_{}", base, i);
+  if (error) fail(path + ": cannot be made: " + error.message() + "; --out names another folder");
   return path;
 }
 
-std::string made(const std::string& asked) {
-  const std::string path = asked.empty() ? unused_default() : asked;
+std::string made(const std::string& path) {
+  if (path.empty()) return made_default();
   std::error_code error;
   if (fs::exists(path) && !fs::is_directory(path))
     fail("--out " + path + ": this is a file, expected a folder or nothing");
@@ -36,7 +43,7 @@ std::string made(const std::string& asked) {
 }  // namespace
 
 RunFolder::RunFolder(const std::string& path) : path_(made(path)), metrics_(nullptr, std::fclose) {
-  metrics_.reset(std::fopen(file("metrics.jsonl").c_str(), "wb"));
+  metrics_.reset(std::fopen(file("metrics.jsonl").c_str(), "wbx"));
   if (!metrics_) fail(file("metrics.jsonl") + ": cannot be written: " + std::strerror(errno));
 }
 

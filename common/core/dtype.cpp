@@ -40,6 +40,14 @@ DType parse_dtype(std::string_view s) {
   fail("unknown type '" + std::string(s) + "': expected one of F64 F32 BF16 F16 I64 I32 U8");
 }
 
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || value != value) return nearest;
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  const bool above = std::abs(static_cast<double>(nearest)) > std::abs(value);
+  return std::bit_cast<float>((bits - (above ? 1u : 0u)) | 1u);
+}
+
 // Rounding happens on the 13 bits that F16 lacks. Below the smallest normal number (2^-14) the
 // value is a multiple of 2^-24, so adding 0.5 in F32, whose last place is then 2^-24, rounds it.
 Float16::Float16(float value) {

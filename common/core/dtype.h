@@ -19,6 +19,10 @@ const char* name_of(DType dtype);       // "F64", "BF16", ...
 DType parse_dtype(std::string_view s);  // "bf16" or "BF16"; throws Error naming the choices
 bool is_floating(DType dtype);
 
+// The F32 below `value` in size with its last bit set where bits were lost. A second rounding to a
+// shorter type then gives what one rounding would have given: nothing lost looks like a tie.
+float round_to_odd(double value);
+
 // The upper half of an F32: 8 exponent bits, 7 mantissa bits. Rounds to nearest, ties to even.
 struct BFloat16 {
   std::uint16_t bits = 0;
@@ -30,7 +34,7 @@ struct BFloat16 {
     const std::uint32_t quiet_nan = (u >> 16) | 0x40u;
     bits = static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
   }
-  explicit BFloat16(double value) : BFloat16(static_cast<float>(value)) {}
+  explicit BFloat16(double value) : BFloat16(round_to_odd(value)) {}
   explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
@@ -44,7 +48,7 @@ struct Float16 {
 
   Float16() = default;
   explicit Float16(float value);
-  explicit Float16(double value) : Float16(static_cast<float>(value)) {}
+  explicit Float16(double value) : Float16(round_to_odd(value)) {}
   explicit operator float() const;
   explicit operator double() const { return static_cast<float>(*this); }
 };

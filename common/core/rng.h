@@ -21,8 +21,8 @@ class Philox {
 
   // The words 4 * block .. 4 * block + 3 of the stream.
   std::array<std::uint32_t, 4> block(std::uint64_t block) const;
-  // What block() hands to the bijection, {block low, block high, stream low, stream high} under this
-  // key, for loops that compute many blocks at once.
+  // What block() hands to the bijection: {block low, block high, stream low, stream high} under
+  // this key. For loops that compute many blocks at once.
   std::array<std::uint32_t, 2> key() const { return key_; }
   std::array<std::uint32_t, 2> stream() const { return stream_; }
   std::uint32_t bits(std::uint64_t i) const;

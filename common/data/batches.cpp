@@ -13,7 +13,8 @@ void check_text(std::span<const std::uint8_t> text, std::int64_t context) {
   if (context < 1) fail(fmt::format("the context is {} tokens, expected 1 or more", context));
   if (static_cast<std::int64_t>(text.size()) < context + 1)
     fail(fmt::format(
-        "the text has {} bytes, expected at least {}: a window of {} tokens and the byte after it",
+        "the text is too short: found {} bytes, expected {} for one window: a context of {} tokens "
+        "and the byte after it",
         text.size(), context + 1, context));
 }
 

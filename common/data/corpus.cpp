@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using Text = std::vector<std::uint8_t>;
 
 struct Found {
-  std::vector<std::string> paths;  // relative to the folder, sorted
+  std::vector<std::string> paths;  // relative to the folder
   std::int64_t skipped = 0;
 };
 
@@ -34,26 +34,26 @@ bool is_left_out(const std::string& name, bool is_folder) {
   return name.starts_with('.') || (is_folder && (name == "build" || name == "runs"));
 }
 
-// The iterator does not follow links to folders.
-Found find_files(const std::string& folder, const CorpusOptions& options) try {
-  Found found;
-  auto entry = fs::recursive_directory_iterator(folder);
-  for (const auto end = fs::recursive_directory_iterator(); entry != end; ++entry) {
+// Adds the files below `folder`, whose path inside the corpus is `prefix` ("" or "common/core/").
+void find_files(const fs::path& folder, const std::string& prefix, const CorpusOptions& options,
+                Found& found) {
+  std::error_code reason;
+  auto entry = fs::directory_iterator(folder, reason);
+  for (; !reason && entry != fs::directory_iterator(); entry.increment(reason)) {
+    const std::string name = entry->path().filename().string();
     std::error_code unreadable;
     const bool is_folder = entry->is_directory(unreadable);
-    if (is_left_out(entry->path().filename().string(), is_folder)) {
-      if (is_folder) entry.disable_recursion_pending();
+    if (is_left_out(name, is_folder)) continue;
+    if (is_folder) {
+      if (!entry->is_symlink()) find_files(entry->path(), prefix + name + "/", options, found);
     } else if (is_wanted(*entry, options)) {
-      found.paths.push_back(entry->path().lexically_relative(folder).generic_string());
-    } else if (!is_folder) {
+      found.paths.push_back(prefix + name);
+    } else {
       ++found.skipped;
     }
   }
-  std::sort(found.paths.begin(), found.paths.end());
-  return found;
-} catch (const fs::filesystem_error& error) {
-  fail(fmt::format("corpus {}: the folder cannot be read: {}: {}", folder, error.path1().string(),
-                   error.code().message()));
+  if (reason)
+    fail(fmt::format("corpus: folder {} cannot be read: {}", folder.string(), reason.message()));
 }
 
 std::span<const std::uint8_t> bytes_of(const std::string& s) {
@@ -68,7 +68,9 @@ void append(Text& text, const std::string& s) {
 // Appends the files to `text` and counts them in `corpus`.
 void read_folder(const std::string& folder, const CorpusOptions& options, Text& text,
                  Corpus& corpus) {
-  const Found found = find_files(folder, options);
+  Found found;
+  find_files(folder, "", options, found);
+  std::sort(found.paths.begin(), found.paths.end());
   corpus.skipped = found.skipped;
   for (const std::string& path : found.paths) {
     const std::string file = read_file((fs::path(folder) / path).string());

@@ -62,8 +62,8 @@ void gelu(View y, ConstView x);
 void gelu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 
 // Keeps each element with probability 1 - rate and scales it by 1 / (1 - rate); the others become 0.
-// Element i is kept if random.bits(first_index + i) >= rate * 2^32, so that any split of a tensor over
-// ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy. In place.
+// Element i is kept if random.bits(first_index + i) >= rate * 2^32, so that any split of a tensor
+// over ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy. In place.
 void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index);
 
 // ---- rows ---------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
 // What a run leaves behind and how it talks: folder, interrupt, progress, picture, flags.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -48,6 +51,20 @@ TEST_F(RunFolderTest, NeverOverwritesAnEarlierRun) {
   EXPECT_TRUE(error_says([&] { RunFolder run(file + "/below"); }, {"cannot be made"}));
 }
 
+// Two runs that start in the same second: the default folder is made under the working directory.
+TEST_F(RunFolderTest, GivesEveryRunItsOwnDefaultFolder) {
+  const fs::path before = fs::current_path();
+  fs::create_directories(folder_);
+  fs::current_path(folder_);
+  {
+    const RunFolder first(""), second(""), third("");
+    EXPECT_EQ(first.path().substr(0, 5), "runs/");
+    EXPECT_NE(first.path(), second.path());
+    EXPECT_NE(second.path(), third.path());
+  }
+  fs::current_path(before);
+}
+
 TEST(Interrupt, TheFirstSignalIsARequest) {
   const Interrupt interrupt;
   EXPECT_FALSE(interrupt.requested());
@@ -66,6 +83,26 @@ TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(InterruptDeathTest, TheSecondSignalMayBeAnother) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const Interrupt interrupt;
+        raise(SIGINT);
+        raise(SIGTERM);
+      },
+      ::testing::KilledBySignal(SIGTERM), "once more ends at once");
+}
+
+TEST(Interrupt, ForgetsASignalThatAnEarlierOneHeard) {
+  {
+    const Interrupt first;
+    raise(SIGTERM);
+    EXPECT_TRUE(first.requested());
+  }
+  EXPECT_FALSE(Interrupt().requested());
+}
+
 TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);
@@ -80,10 +117,52 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
   char buffer[1000];
   const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
   std::fclose(file);
-  EXPECT_EQ(text,
-            "step     1/100  loss 5.500  1000 tokens/s  50 % of peak  1:39 left\n"
-            "step    50/100  loss 3.000  validation 3.250  1000 tokens/s  50 % of peak  0:50 left\n"
-            "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
+  EXPECT_EQ(
+      text,
+      "step     1/100  loss 5.500  1000 tokens/s  50 % of peak  1:39 left\n"
+      "step    50/100  loss 3.000  validation 3.250  1000 tokens/s  50 % of peak  0:50 left\n"
+      "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
+}
+
+TEST(Progress, ShowsTheLatestStepOfARunThatEndsEarly) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  Progress progress(file);
+  progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.1);
+  progress.show({2, 100, 5.4, 5.5, 1000, 0.5, 98}, 0.2);
+  progress.show({3, 100, 5.3, 5.5, 1000, 0.5, 97}, 0.3);
+  progress.finish();
+  progress.finish();
+  std::rewind(file);
+  char buffer[1000];
+  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
+  std::fclose(file);
+  EXPECT_EQ(
+      text.substr(text.find('\n')),
+      "\nstep     3/100  loss 5.300  validation 5.500  1000 tokens/s  50 % of peak  1:37 left\n");
+}
+
+TEST(Progress, RewritesOneLineOfATerminalWithinItsWidth) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
+    GTEST_SKIP() << "this system has no pseudo-terminals";
+  std::FILE* file = std::fopen(ptsname(terminal), "w");
+  ASSERT_NE(file, nullptr);
+  winsize size{};
+  size.ws_col = 20;
+  ASSERT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  Progress progress(file);
+  progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.0);
+  progress.show({2, 100, 5.4, 5.5, 1000, 0.5, 98}, 0.05);  // too soon
+  progress.show({3, 100, 5.3, 5.5, 1000, 0.5, 97}, 0.2);
+  progress.finish();
+  char buffer[1000];
+  const auto length = read(terminal, buffer, sizeof buffer);
+  std::fclose(file);
+  close(terminal);
+  ASSERT_GT(length, 0);
+  EXPECT_EQ(std::string(buffer, static_cast<std::size_t>(length)),
+            "\rstep     1/100  los\x1b[K\rstep     3/100  los\x1b[K\r\n");
 }
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -113,6 +192,26 @@ TEST(LossSvg, NeedsNoPoints) {
     EXPECT_EQ(svg.find("nan"), std::string::npos);
     EXPECT_EQ(count(svg, "<polyline"), 2u);
   }
+}
+
+TEST(LossSvg, ClosesWhatItOpens) {
+  const std::string svg = loss_svg({{1, 5.0}, {2, 4.0}}, {{2, 4.1}}, "balanced");
+  for (const char* tag : {"svg", "style", "title", "text"})
+    EXPECT_EQ(count(svg, std::string("<") + tag + " ") + count(svg, std::string("<") + tag + ">"),
+              count(svg, std::string("</") + tag + ">"))
+        << tag;
+  EXPECT_EQ(count(svg, "<line ") + count(svg, "<polyline ") + count(svg, "<circle "),
+            count(svg, "/>"));
+  EXPECT_NE(svg.find(">4.100</text>"), std::string::npos);  // the last validation loss
+}
+
+TEST(LossSvg, StaysSmallForALongRun) {
+  std::vector<LossPoint> training, validation;
+  for (std::int64_t s = 1; s <= 100'000; ++s) training.push_back({s, 3.0});
+  for (std::int64_t s = 1; s <= 1000; ++s) validation.push_back({100 * s, 3.1});
+  const std::string svg = loss_svg(training, validation, "long");
+  EXPECT_LT(svg.size(), 60'000u);
+  EXPECT_EQ(count(svg, "<circle"), 1u);
 }
 
 ParsedOptions parse(std::vector<const char*> flags) {

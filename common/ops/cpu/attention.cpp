@@ -1,10 +1,11 @@
-// Causal attention, block by block. For each head of each sample, blocks of kBlock queries meet blocks
-// of kBlock keys; a block of scores lives on the stack, is used and forgotten. With the online softmax
-// (Milakov and Gimelshein, 2018) a row keeps its maximum m, the sum l of exp(score - m), and the output
-// so far; when a later block raises m, what was summed before is scaled by exp(old m - new m).
+// Causal attention, block by block. For each head of each sample, blocks of kBlock queries meet
+// blocks of kBlock keys; a block of scores lives on the stack, is used and forgotten. With the
+// online softmax (Milakov and Gimelshein, 2018) a row keeps its maximum m, the sum l of exp(score -
+// m), and the output so far; when a later block raises m, what was summed before is scaled by
+// exp(old m - new m).
 //
-// One thread takes one head, with its queries, keys and values packed into its own workspace, in full
-// precision and padded to whole vectors: memory grows linearly with T.
+// One thread takes one head, with its queries, keys and values packed into its own workspace, in
+// full precision and padded to whole vectors: memory grows linearly with T.
 #include <omp.h>
 
 #include <algorithm>
@@ -20,13 +21,18 @@ namespace {
 
 constexpr std::int64_t kBlock = 64;
 
-// The sizes of one call, and where things are. T tokens, H heads of D columns; padded: Dp columns, Tp
-// rows. `row` is the length of a token's row in qkv, 3 H D.
+// The sizes of one call, and where things are. T tokens, H heads of D columns; padded: Dp columns,
+// Tp rows. `row` is the length of a token's row in qkv, 3 H D.
 template <class S>
 struct Sizes {
   Sizes(const ConstView& qkv, std::int64_t heads)
-      : B(qkv.shape()[0]), T(qkv.shape()[1]), H(heads), D(qkv.shape()[2] / (3 * heads)),
-        Dp(tile_padded<S>(D)), Tp((T + kBlock - 1) / kBlock * kBlock), row(3 * H * D),
+      : B(qkv.shape()[0]),
+        T(qkv.shape()[1]),
+        H(heads),
+        D(qkv.shape()[2] / (3 * heads)),
+        Dp(tile_padded<S>(D)),
+        Tp((T + kBlock - 1) / kBlock * kBlock),
+        row(3 * H * D),
         scale(static_cast<S>(1.0 / std::sqrt(static_cast<double>(D)))) {}
 
   std::int64_t B, T, H, D, Dp, Tp, row;
@@ -72,8 +78,9 @@ void transpose_blocks(S* to, const S* from, const Sizes<S>& z) {
         to[t0 * z.Dp + d * kBlock + t] = from[(t0 + t) * z.Dp + d];
 }
 
-// The scores of a block pair: (kBlock, kBlock) = queries (already scaled) times keys^T. A query sees
-// keys up to its own position; those after it are minus infinity, whose exponential is exactly 0.
+// The scores of a block pair: (kBlock, kBlock) = queries (already scaled) times keys^T. A query
+// sees keys up to its own position; those after it are minus infinity, whose exponential is exactly
+// 0.
 template <class S>
 void block_scores(S* scores, const S* queries, const S* keys_transposed, const Sizes<S>& z,
                   bool diagonal) {
@@ -98,11 +105,19 @@ S exponentials(S* row, S maximum) {
   return sum;
 }
 
+// The largest of a row, lane by lane: a comparison that drops NaN is one vector instruction, while
+// std::max under `reduction` stays scalar. A NaN is not lost: its exponential is NaN.
 template <class S>
 S maximum_of(const S* row) {
-  S maximum = row[0];
-#pragma omp simd reduction(max : maximum)
-  for (std::int64_t j = 0; j < kBlock; ++j) maximum = std::max(maximum, row[j]);
+  constexpr std::int64_t kLanes = kTileLanes<S>;
+  S lanes[kLanes];
+  std::copy(row, row + kLanes, lanes);
+  for (std::int64_t j = kLanes; j < kBlock; j += kLanes)
+#pragma omp simd
+    for (std::int64_t i = 0; i < kLanes; ++i)
+      lanes[i] = row[j + i] > lanes[i] ? row[j + i] : lanes[i];
+  S maximum = lanes[0];
+  for (const S lane : lanes) maximum = lane > maximum ? lane : maximum;
   return maximum;
 }
 
@@ -177,7 +192,8 @@ void backward(View dqkv, ConstView dout, ConstView qkv, ConstView out, ConstView
     const std::int64_t b = head / z.H, h = head % z.H, out_row = z.H * z.D;
     const T* first = input + b * z.T * z.row + 3 * h * z.D;
     const std::int64_t out_offset = b * z.T * out_row + h * z.D;
-    S *queries = workspace(0), *keys = workspace(1), *values = workspace(2), *dresult = workspace(3);
+    S *queries = workspace(0), *keys = workspace(1), *values = workspace(2),
+      *dresult = workspace(3);
     S *keys_transposed = workspace(4), *values_transposed = workspace(5);
     S *dqueries = workspace(6), *dkeys = workspace(7), *dvalues = workspace(8);
     pack_rows<S>(queries, first, z.row, z, z.scale);
@@ -204,8 +220,8 @@ void backward(View dqkv, ConstView dout, ConstView qkv, ConstView out, ConstView
         block_scores(probabilities, queries + i0 * z.Dp, keys_transposed + j0 * z.Dp, z, j0 == i0);
         for (std::int64_t i = 0; i < rows; ++i)
           exponentials(probabilities + i * kBlock, lse[head * z.T + i0 + i]);
-        tile_product<S>(dvalues + j0 * z.Dp, z.Dp, {probabilities, 1, kBlock},
-                        dresult + i0 * z.Dp, z.Dp, kBlock, z.Dp, rows);
+        tile_product<S>(dvalues + j0 * z.Dp, z.Dp, {probabilities, 1, kBlock}, dresult + i0 * z.Dp,
+                        z.Dp, kBlock, z.Dp, rows);
         std::fill(dscores, dscores + kBlock * kBlock, S(0));
         tile_product<S>(dscores, kBlock, {dresult + i0 * z.Dp, z.Dp, 1},
                         values_transposed + j0 * z.Dp, kBlock, rows, kBlock, z.Dp);
@@ -237,16 +253,14 @@ void backward(View dqkv, ConstView dout, ConstView qkv, ConstView out, ConstView
 
 void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
   if (out.count() == 0) return;
-  dispatch(qkv.dtype(),
-           [&](auto type) { forward<decltype(type)>(out, log_sum_exp, qkv, heads); });
+  dispatch(qkv.dtype(), [&](auto type) { forward<decltype(type)>(out, log_sum_exp, qkv, heads); });
 }
 
 void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
                                ConstView log_sum_exp, std::int64_t heads) {
   if (dqkv.count() == 0) return;
-  dispatch(qkv.dtype(), [&](auto type) {
-    backward<decltype(type)>(dqkv, dout, qkv, out, log_sum_exp, heads);
-  });
+  dispatch(qkv.dtype(),
+           [&](auto type) { backward<decltype(type)>(dqkv, dout, qkv, out, log_sum_exp, heads); });
 }
 
 }  // namespace aisc::cpu

@@ -1,6 +1,5 @@
 // Operations whose outputs depend on one element of each input: one pass over memory each.
-#include <cstring>
-#include <numbers>
+#include <algorithm>
 
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/parallel.h"
@@ -95,8 +94,8 @@ void gelu(View y, ConstView x) {
   });
 }
 
-// With s = s(2u) and 1 - s = exp(-2u) s:  dy/dx = s + x s (1 - s) (2u)'. Beyond 10 the slope is 1 or
-// 0 to the last bit; there x^2 may overflow and its product with 0 would be a NaN.
+// With s = s(2u) and 1 - s = exp(-2u) s:  dy/dx = s + x s (1 - s) (2u)'. Beyond 10 the slope is 1
+// or 0 to the last bit; there x^2 may overflow, and its product with 0 would be a NaN.
 void gelu_backward(View dx, ConstView dy, ConstView x) {
   map(dx, dy, x, [](auto d, auto v) {
     using S = decltype(v);

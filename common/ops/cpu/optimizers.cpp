@@ -13,8 +13,8 @@ constexpr std::int64_t kBlock = 4096;  // elements of one partial sum
 constexpr std::int64_t kStep = 256;    // elements for which memory is asked at a time
 constexpr std::int64_t kAheadBytes = 8192, kLineBytes = 64;
 
-// One stream of loads alone does not fill the path to memory: its lines are asked for two pages ahead,
-// which makes the sum half as fast again.
+// One stream of loads alone does not fill the path to memory. Asking for its lines two pages ahead
+// makes the sum half as fast again.
 template <class T>
 double block_squares(const T* x, std::int64_t count) {
   double sum = 0;
@@ -67,8 +67,8 @@ double sum_of_squares(ConstView x) {
 }
 
 // With the bias corrections folded into two numbers:
-//   weight -= rate' m / (sqrt(v) + epsilon'),  rate' = rate sqrt(c2) / c1,  epsilon' = epsilon
-//   sqrt(c2),
+//   weight -= rate' m / (sqrt(v) + epsilon'),
+//   rate' = rate sqrt(c2) / c1,  epsilon' = epsilon sqrt(c2),
 // where c1 = 1 - beta1^step and c2 = 1 - beta2^step.
 void adamw(View weight, View master, View m, View v, ConstView gradient,
            const ops::AdamWStep& step) {

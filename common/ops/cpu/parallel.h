@@ -15,8 +15,8 @@ inline constexpr std::int64_t kSerialBelow = 16384;
 
 // Calls f(begin, end) for pieces that cover [0, count) exactly once; `cost` is the number of
 // elements that one of the count stands for. All but the last piece have a multiple of `unit`.
-// Every thread has its own copy of f: what f captured by value then stays in registers, where a store
-// into an output might else have changed it.
+// Every thread has its own copy of f: what f captured by value then stays in registers, while in a
+// shared copy any store into an output might have changed it.
 template <class F>
 void parallel_pieces(std::int64_t count, std::int64_t cost, std::int64_t unit, F f) {
 #pragma omp parallel firstprivate(f) if (count * cost >= kSerialBelow && count > unit)

@@ -1,6 +1,6 @@
 // out = op(a) op(b) in blocks: both factors are packed into tiles that stay in cache, where
-// transposing and widening happen on the way; the sums of a tile of `out` are kept in full precision
-// over the whole depth and rounded once.
+// transposing and widening happen on the way; the sums of a tile of `out` are kept in full
+// precision over the whole depth and rounded once.
 #include <omp.h>
 
 #include <algorithm>
@@ -14,18 +14,22 @@ namespace {
 
 constexpr std::int64_t kRows = 48, kColumns = 128, kDepth = 128;
 
-// One factor, seen as op(x): element (i, j) of matrix `batch` is data[batch * size + i * row + j * column].
+// One factor, seen as op(x): element (i, j) of matrix `batch` is data[batch * size + i * row + j *
+// column].
 template <class T>
 struct Factor {
   Factor(const T* data_, std::int64_t rows, std::int64_t columns, bool transposed)
-      : data(data_), size(rows * columns), row(transposed ? 1 : columns),
+      : data(data_),
+        size(rows * columns),
+        row(transposed ? 1 : columns),
         column(transposed ? rows : 1) {}
 
   const T* data;
   std::int64_t size, row, column;
 };
 
-// tile (rows, stride) = the block of `x` that begins at (i0, j0); columns beyond `columns` become 0.
+// tile (rows, stride) = the block of `x` that begins at (i0, j0); columns beyond `columns` become
+// 0.
 template <class S, class T>
 void pack(S* tile, std::int64_t stride, const Factor<T>& x, const T* matrix, std::int64_t i0,
           std::int64_t j0, std::int64_t rows, std::int64_t columns) {
@@ -41,7 +45,7 @@ template <class T, class Out>
 void product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   using S = Accumulator<T>;
   const ProductSizes size(out, a, options.transpose);
-  const auto [batch, M, N, K] = size;
+  const std::int64_t batch = size.batch, M = size.M, N = size.N, K = size.K;
   const Factor<T> left(a.data<T>(), M, K, options.transpose == ops::Transpose::First);
   const Factor<T> right(b.data<T>(), K, N, options.transpose == ops::Transpose::Second);
   const bool accumulate = options.into == ops::Into::Accumulate;

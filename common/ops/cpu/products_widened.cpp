@@ -1,7 +1,7 @@
 // BF16 products on processors that multiply F32 faster than BF16: the factors are widened to F32,
 // multiplied there, and the sums rounded once. The large factor of each form (the weight, or its
-// gradient) goes through in pieces, so that what is widened is used while it is still in cache; else
-// the F32 copies would cost more memory traffic than BF16 saves.
+// gradient) goes through in pieces, so that what is widened is used while it is still in cache;
+// else the F32 copies would cost more memory traffic than BF16 saves.
 #include <algorithm>
 
 #include "common/ops/cpu/kernels.h"
@@ -68,7 +68,8 @@ void store(View out, std::int64_t row, std::int64_t column, const Tensor& wide, 
 }  // namespace
 
 void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
-  const auto [batch, M, N, K] = ProductSizes(out, a, options.transpose);
+  const ProductSizes size(out, a, options.transpose);
+  const std::int64_t batch = size.batch, M = size.M, N = size.N, K = size.K;
   for (std::int64_t i = 0; batch > 1 && i < batch; ++i) {
     const auto matrix = [i](const auto& x) {
       return x.rows(i, i + 1).reshaped({x.shape()[1], x.shape()[2]});
@@ -90,7 +91,8 @@ void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOption
       const std::int64_t rows = std::min(piece, M - m);
       const Tensor sums = workspace(rows, N, device), left = widen(a, m, rows);
       cpu::matmul(sums, left, right, wide);
-      if (options.bias) add_bias(sums, sums, widen(options.bias.reshaped({1, N})).view().flat(0, N));
+      if (options.bias)
+        add_bias(sums, sums, widen(options.bias.reshaped({1, N})).view().flat(0, N));
       store(out, m, 0, sums, accumulate);
     }
   } else if (options.transpose == ops::Transpose::Second) {  // pieces of the rows of b

