@@ -73,7 +73,8 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   TrainConfig config = config_named(name);
   config.model.dtype = config.gradient_dtype = parse_dtype(precision);
   const DType dtype = config.model.dtype;
-  // The peak is measured before and after, since a shared machine's speed drifts; the higher counts.
+  // The peak is measured before and after, since a shared machine's speed drifts; the higher
+  // counts.
   double peak = measure_peak_flops(dtype, threads);
   const Measurement m = measure(config, 3, steps);
   peak = std::max(peak, measure_peak_flops(dtype, threads));
@@ -110,8 +111,7 @@ void print(const nlohmann::ordered_json& r) {
              r["model_flops_per_step"].get<double>() / 1e9);
   fmt::print("  {:<22}{:>10.0f} GFLOP/s\n", "peak, same run", r["peak_flops"].get<double>() / 1e9);
   fmt::print("  {:<22}{:>10.3f}\n", "model FLOP utilisation", r["mfu"].get<double>());
-  fmt::print("  {:<22}{:>10.2f} GiB\n", "peak memory",
-             r["peak_bytes"].get<double>() / (1 << 30));
+  fmt::print("  {:<22}{:>10.2f} GiB\n", "peak memory", r["peak_bytes"].get<double>() / (1 << 30));
   for (const auto& [part, share] : r["share_by_part"].items())
     fmt::print("    {:<20}{:>9.1f} %\n", part, 100 * share.get<double>());
 }
@@ -124,8 +124,9 @@ int main(int argc, char** argv) try {
   std::vector<std::string> configs, precisions;
   std::string json;
   int steps = 7, threads = 0;
-  app.add_option("--config", configs, "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 "
-                                      "V256 B8 T256); default: both")
+  app.add_option("--config", configs,
+                 "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 "
+                 "V256 B8 T256); default: both")
       ->check(CLI::IsMember({"gpt2-124m", "char-10m"}));
   app.add_option("--precision", precisions, "f32, bf16; default: both")
       ->check(CLI::IsMember({"f32", "bf16"}));

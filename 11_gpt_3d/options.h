@@ -23,8 +23,9 @@ struct Options {
   std::string to_json() const;  // config.json: every value that the run depends on
 };
 
-// Reads the command line (and the file of --config, whose values the command line overrides). Prints
-// help or what is wrong by itself; then `options` is empty and the program ends with `exit_code`.
+// Reads the command line (and the file of --config, whose values the command line overrides).
+// Prints help or what is wrong by itself; then `options` is empty and the program ends with
+// `exit_code`.
 struct ParsedOptions {
   std::optional<Options> options;
   int exit_code = 0;

@@ -15,11 +15,11 @@ struct SampleOptions {
   std::uint64_t seed = 1;    // the same seed gives the same text
 };
 
-// Continues `prompt` (empty: a newline) and returns what was generated, without the prompt. Looks back
-// at most model.config().context bytes. Throws Error if the vocabulary is not that of bytes (256) or
-// the temperature negative. `each` sees every byte as it comes and returns false to stop.
-std::string sample(const Rank& rank, const Gpt& model, const std::string& prompt,
-                   const SampleOptions& options,
-                   const std::function<bool(char)>& each = [](char) { return true; });
+// Continues `prompt` (empty: a newline) and returns what was generated, without the prompt. Looks
+// back at most model.config().context bytes. Throws Error if the vocabulary is not that of bytes
+// (256) or the temperature negative. `each` sees every byte as it comes and returns false to stop.
+std::string sample(
+    const Rank& rank, const Gpt& model, const std::string& prompt, const SampleOptions& options,
+    const std::function<bool(char)>& each = [](char) { return true; });
 
 }  // namespace aisc

@@ -12,6 +12,7 @@
 #include "11_gpt_3d/options.h"
 #include "11_gpt_3d/progress.h"
 #include "11_gpt_3d/run_folder.h"
+#include "common/core/error.h"
 #include "common/core/files.h"
 #include "common/core/machine.h"
 #include "common/data/corpus.h"
@@ -24,11 +25,12 @@ Corpus corpus_of(const Options& options) {
                                 : read_corpus(options.corpus);
 }
 
-// Validation windows in parts of a micro-batch, so that evaluating takes no more memory than training.
+// Validation windows in parts of a micro-batch, so that evaluating takes no more memory than
+// training.
 std::vector<Batch> validation_batches(const Options& options, const Corpus& corpus,
                                       Device& device) {
-  const Batch all = even_windows(corpus.validation, options.train.model.context,
-                                 options.eval_windows, device);
+  const Batch all =
+      even_windows(corpus.validation, options.train.model.context, options.eval_windows, device);
   const std::int64_t part = options.train.batch / options.train.micro_batches;
   std::vector<Batch> batches;
   for (std::int64_t begin = 0; begin < options.eval_windows; begin += part) {
@@ -76,19 +78,21 @@ void write_results(const RunFolder& folder, const History& history, const Trace&
 void print_sample(const Rank& rank, const Gpt& model, const Options& options,
                   const RunFolder& folder, const Interrupt& interrupt) {
   fmt::print("\n--- a sample ---\n{}", options.prompt);
-  const std::string text =
-      sample(rank, model, options.prompt, options.sample, [&](char c) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (c == '\n' || c == '\t' || (byte >= 32 && byte != 127)) std::fputc(c, stdout);
-        std::fflush(stdout);
-        return !interrupt.requested();
-      });
+  const std::string text = sample(rank, model, options.prompt, options.sample, [&](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n' || c == '\t' || (byte >= 32 && byte != 127)) std::fputc(c, stdout);
+    std::fflush(stdout);
+    return !interrupt.requested();
+  });
   fmt::print("\n----------------\n");
   write_file(folder.file("sample.txt"), options.prompt + text);
 }
 
 int train(const Options& options) {
   const TrainConfig& config = options.train;
+  if (config.model.vocabulary < 256)
+    fail(fmt::format("--vocabulary {}: text is read as bytes, which need a vocabulary of 256",
+                     config.model.vocabulary));
   const Corpus corpus = corpus_of(options);
   const BatchSampler data(corpus.training, config.model.context, config.seed);
   CpuDevice device;
@@ -103,10 +107,10 @@ int train(const Options& options) {
 
   const double peak = measure_peak_flops(config.model.dtype, options.threads);
   const auto tokens = static_cast<double>(config.batch * config.model.context);
-  const std::string title = fmt::format(
-      "GPT of {:.2f} million parameters, {} layers, width {}",
-      static_cast<double>(trainer.parameters().parameter_count()) / 1e6, config.model.layers,
-      config.model.width);
+  const std::string title =
+      fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
+                  static_cast<double>(trainer.parameters().parameter_count()) / 1e6,
+                  config.model.layers, config.model.width);
   fmt::print("{}; {} in {}, {} threads\n", title,
              options.corpus.empty() ? "the course's own text" : options.corpus,
              name_of(config.model.dtype), options.threads);
@@ -129,19 +133,20 @@ int train(const Options& options) {
       const double seconds = clock.now() - step_begin;
       ++step;
       const bool last = step == config.steps || interrupt.requested();
-      const bool evaluate = last || (options.eval_interval > 0 && step % options.eval_interval == 0);
+      const bool evaluate =
+          last || (options.eval_interval > 0 && step % options.eval_interval == 0);
       if (evaluate) validation_loss = trainer.evaluate(validation);
       history.training.push_back({step, report.loss});
       if (evaluate) history.validation.push_back({step, validation_loss});
       const double utilisation = trainer.flops_per_step() / seconds / peak;
-      folder.append_metrics(metrics_line(step, report,
-                                         evaluate ? validation_loss : std::nan(""),
+      folder.append_metrics(metrics_line(step, report, evaluate ? validation_loss : std::nan(""),
                                          tokens / seconds, utilisation, device.ledger()));
       const double elapsed = clock.now() - begin;
-      progress.show({step, config.steps, report.loss, validation_loss,
-                     tokens * static_cast<double>(step) / elapsed, utilisation,
-                     elapsed / static_cast<double>(step) * static_cast<double>(config.steps - step)},
-                    elapsed);
+      progress.show(
+          {step, config.steps, report.loss, validation_loss,
+           tokens * static_cast<double>(step) / elapsed, utilisation,
+           elapsed / static_cast<double>(step) * static_cast<double>(config.steps - step)},
+          elapsed);
     }
   } catch (...) {  // what there is so far is kept; the error goes on
     progress.finish();

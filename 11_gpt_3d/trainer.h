@@ -28,7 +28,7 @@ struct TrainConfig {
 };
 
 struct StepReport {
-  double loss;           // nats per token, mean over the global batch
+  double loss;  // nats per token, mean over the global batch
   double learning_rate;
   double gradient_norm;  // before clipping
 };

@@ -32,8 +32,8 @@ if(AISC_ONEDNN)
   find_library(AISC_DNNL_LIBRARY NAMES dnnl)
   if(NOT AISC_DNNL_INCLUDE OR NOT AISC_DNNL_LIBRARY)
     message(FATAL_ERROR "oneDNN was not found: header oneapi/dnnl/dnnl.hpp: ${AISC_DNNL_INCLUDE}, "
-      "library dnnl: ${AISC_DNNL_LIBRARY} (Debian and Ubuntu: libdnnl-dev). `./aisc setup` installs "
-      "what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the speed.")
+      "library dnnl: ${AISC_DNNL_LIBRARY} (Debian and Ubuntu: libdnnl-dev). `./aisc setup` "
+      "installs what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the speed.")
   endif()
   file(STRINGS "${AISC_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h" lines
     REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
@@ -41,7 +41,8 @@ if(AISC_ONEDNN)
   list(FILTER numbers INCLUDE REGEX "[0-9]")
   list(JOIN numbers "." AISC_ONEDNN_VERSION)
   if(NOT AISC_ONEDNN_VERSION MATCHES "^[23]\\.")
-    message(FATAL_ERROR "oneDNN ${AISC_ONEDNN_VERSION} in ${AISC_DNNL_INCLUDE}: 2.x or 3.x is needed.")
+    message(FATAL_ERROR
+      "oneDNN ${AISC_ONEDNN_VERSION} in ${AISC_DNNL_INCLUDE}: 2.x or 3.x is needed.")
   endif()
   message(STATUS "oneDNN ${AISC_ONEDNN_VERSION}: ${AISC_DNNL_LIBRARY}")
   add_library(aisc_onednn INTERFACE)
@@ -53,8 +54,8 @@ set(AISC_HAS_CUDA ${AISC_CUDA})
 if(AISC_CUDA)
   find_package(CUDAToolkit QUIET)
   if(NOT CUDAToolkit_FOUND)
-    message(FATAL_ERROR "AISC_CUDA is ON, but no CUDA toolkit was found: looked for nvcc on the PATH "
-      "and in /usr/local/cuda; -DCUDAToolkit_ROOT=<folder> names another place.")
+    message(FATAL_ERROR "AISC_CUDA is ON, but no CUDA toolkit was found: looked for nvcc on the "
+      "PATH and in /usr/local/cuda; -DCUDAToolkit_ROOT=<folder> names another place.")
   endif()
   if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")

@@ -8,15 +8,16 @@ option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" O
 option(AISC_CUDA "Build the CUDA device" OFF)
 option(AISC_MPI "Build the MPI backend when MPI is found" ON)
 option(AISC_NCCL "Build the NCCL backend when NCCL is found" ON)
-set(AISC_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined | thread")
+set(AISC_SANITIZE "" CACHE STRING
+  "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "The compiler is GCC ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}); "
     "GCC 12 or newer is needed. `./aisc setup` installs one; or give -DCMAKE_CXX_COMPILER=g++-12.")
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
-  message(FATAL_ERROR "The compiler is Clang ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}); "
-    "Clang 14 or newer is needed.")
+  message(FATAL_ERROR "The compiler is Clang ${CMAKE_CXX_COMPILER_VERSION} "
+    "(${CMAKE_CXX_COMPILER}); Clang 14 or newer is needed.")
 endif()
 
 get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)

@@ -2,7 +2,7 @@
 #
 #   aisc_floor(nn LIBS aisc_ops aisc_comm)             a floor of common/: one static library
 #   aisc_module(11_gpt_3d PROGRAMS train_gpt LIBS ...) a numbered module: library, programs, bench
-#   aisc_test(ops SOURCES ... LIBS ...)                a GoogleTest binary, each of its tests known to ctest
+#   aisc_test(ops SOURCES ... LIBS ...)                a GoogleTest binary; ctest knows each test
 #   aisc_bench(bench_ops SOURCES ... LIBS ...)         a Google Benchmark binary
 
 # Sets `out` to the sources of `folder`. What belongs to an optional package X (cuda, mpi, nccl,
@@ -34,7 +34,7 @@ function(aisc_library target sources libs)
   endif()
 endfunction()
 
-# A program knows where its sources lie (AISC_SOURCE_DIR): the course's own text is what a GPT learns.
+# A program knows where its sources lie (AISC_SOURCE_DIR): a GPT learns the course's own text.
 function(aisc_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
   add_executable(${target} ${arg_SOURCES})
@@ -103,9 +103,9 @@ function(aisc_bench target)
   endif()
 endfunction()
 
-# Environment of every test: threads that wait sleep, since several tests share the cores. The thread
-# sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP orders, and
-# has to leave out the runtime itself.
+# Environment of every test: threads that wait sleep, since several tests share the cores. The
+# thread sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP
+# orders, and has to leave out the runtime itself.
 set(AISC_TEST_ENVIRONMENT
   OMP_WAIT_POLICY=passive
   "UBSAN_OPTIONS=print_stacktrace=1"
@@ -113,12 +113,13 @@ set(AISC_TEST_ENVIRONMENT
 
 # Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
 # reported as not run, never as passed. BACKENDS (thread mpi) says what carries the ranks: under
-# `thread`, the default, the binary starts its ranks itself; under `mpi` it runs once more as a whole
-# for each number in RANKS, as <name>.mpi.<ranks>, or is reported as skipped where MPI is absent.
+# `thread`, the default, the binary starts its ranks itself; under `mpi` it runs once more as a
+# whole for each number in RANKS, as <name>.mpi.<ranks>, or is skipped where MPI is absent.
 function(aisc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;LABELS;RANKS;BACKENDS")
   set(target ${name}_test)
-  aisc_program(${target} SOURCES ${arg_SOURCES} LIBS aisc_test_support ${arg_LIBS} GTest::gtest_main)
+  aisc_program(${target} SOURCES ${arg_SOURCES}
+    LIBS aisc_test_support ${arg_LIBS} GTest::gtest_main GTest::gmock)
   set(labels ${name} ${arg_LABELS})
   if(NOT arg_BACKENDS OR "thread" IN_LIST arg_BACKENDS)
     gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases

@@ -12,11 +12,11 @@ namespace {
 // What a small model learns the course's own text with in a minute on two cores.
 Options defaults() {
   Options o;
-  o.train.model = {.layers = 4, .heads = 4, .width = 192, .context = 128, .vocabulary = 256};
+  o.train.model = {.layers = 4, .heads = 4, .width = 128, .context = 128, .vocabulary = 256};
   o.train.batch = 16;
   o.train.steps = 1000;
-  o.train.learning_rate = 3e-3;
-  o.train.min_learning_rate = 3e-4;
+  o.train.learning_rate = 4e-3;
+  o.train.min_learning_rate = 2e-4;
   o.train.warmup_steps = 50;
   return o;
 }
@@ -85,7 +85,8 @@ void add_run(CLI::App& app, Options& o) {
   app.add_option("--corpus", o.corpus, "a text file or a folder (default: this course)")
       ->group(group);
   app.add_option("--out", o.out, "folder of the run (default: runs/<time>)")->group(group);
-  app.add_option("--eval-interval", o.eval_interval, "steps between evaluations; 0: at the end only")
+  app.add_option("--eval-interval", o.eval_interval,
+                 "steps between evaluations; 0: at the end only")
       ->group(group)
       ->check(CLI::NonNegativeNumber);
   app.add_option("--eval-windows", o.eval_windows, "windows of validation text per evaluation")
@@ -139,10 +140,12 @@ std::string Options::to_json() const {
 
 ParsedOptions parse_options(int argc, const char* const* argv) {
   CLI::App app(
-      "train_gpt trains a GPT on text, byte by byte, and leaves config.json, metrics.jsonl, loss.svg,\n"
+      "train_gpt trains a GPT on text, byte by byte, and leaves config.json, metrics.jsonl, "
+      "loss.svg,\n"
       "trace.json and a sample of its text in the folder of the run. Without flags it learns this\n"
       "course's own handouts and sources in about a minute on two cores.");
-  app.option_defaults()->always_capture_default();
+  app.option_defaults()->always_capture_default()->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeLast);                    // of a flag given twice the last counts
   app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt name is an error, too
   app.set_config("--config", "", "file of flags: lines `name = value`; the command line overrides");
   Options o = defaults();

@@ -24,7 +24,8 @@ std::vector<double> next_logits(const Rank& rank, const Gpt& model, const std::s
   std::vector<double> result(kBytes);
   dispatch(logits.dtype(), [&](auto type) {
     const auto* row = last.data<decltype(type)>();
-    std::transform(row, row + kBytes, result.begin(), [](auto x) { return static_cast<double>(x); });
+    std::transform(row, row + kBytes, result.begin(),
+                   [](auto x) { return static_cast<double>(x); });
   });
   return result;
 }

@@ -11,10 +11,11 @@ class Clock {
   static Clock virtual_time() { return Clock(Kind::Virtual); }  // starts at 0
 
   bool is_virtual() const { return kind_ == Kind::Virtual; }
-  double now() const;            // seconds since the clock was made
+  double now() const;  // seconds since the clock was made
   // Virtual: emulated work that takes `seconds` >= 0. Error on a wall clock, which nobody can push.
   void advance(double seconds);
-  // Virtual: waits for something that is ready at `seconds`; no effect if that is past. Error on wall.
+  // Virtual: waits for something that is ready at `seconds`; no effect if that is past. Error on
+  // wall.
   void advance_to(double seconds);
 
  private:

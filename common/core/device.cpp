@@ -88,7 +88,8 @@ void* Device::allocate(std::size_t bytes, Purpose purpose) {
 void Device::release(void* block, std::size_t bytes, Purpose purpose) noexcept {
   const std::lock_guard lock(mutex_);
   const std::size_t rounded = size_class(bytes);
-  ledger_.purposes[static_cast<std::size_t>(purpose)].live_bytes -= static_cast<std::int64_t>(bytes);
+  ledger_.purposes[static_cast<std::size_t>(purpose)].live_bytes -=
+      static_cast<std::int64_t>(bytes);
   ledger_.total.live_bytes -= static_cast<std::int64_t>(bytes);
   try {
     cache_[rounded].push_back(block);

@@ -1,5 +1,5 @@
-// Where tensors live: memory with a cache in front of it, an optional limit, and a ledger that knows
-// how many bytes each purpose holds now and held at most.
+// Where tensors live: memory with a cache in front of it, an optional limit, and a ledger that
+// knows how many bytes each purpose holds now and held at most.
 #pragma once
 
 #include <array>
@@ -67,8 +67,8 @@ class Device {
   void zero(View out);
 
   Ledger ledger() const;
-  void reset_peaks();     // peaks := live; for measuring one phase
-  void trim() noexcept;   // gives the cached blocks back to the system
+  void reset_peaks();    // peaks := live; for measuring one phase
+  void trim() noexcept;  // gives the cached blocks back to the system
 
   // The one object of type T that belongs to this device, made by T() on first use: library handles
   // and primitive caches, which must be neither global nor shared between ranks.

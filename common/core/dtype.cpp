@@ -55,10 +55,10 @@ Float16::Float16(float value) {
   const std::uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
   std::uint32_t half;
   if (magnitude > 0x7f800000u) {
-    half = 0x7e00u;                                  // NaN
-  } else if (magnitude >= 0x477ff000u) {             // 65520 and more round to infinity
+    half = 0x7e00u;                       // NaN
+  } else if (magnitude >= 0x477ff000u) {  // 65520 and more round to infinity
     half = 0x7c00u;
-  } else if (magnitude < 0x38800000u) {              // below 2^-14
+  } else if (magnitude < 0x38800000u) {  // below 2^-14
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     half = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
   } else {

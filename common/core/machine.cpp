@@ -69,8 +69,7 @@ bool has_bf16_dot() { return __builtin_cpu_supports("avx512bf16"); }
   asm volatile("" : "+v"(ones));
   for (std::int64_t r = 0; r < rounds; ++r)
 #pragma GCC unroll 16
-    for (__m512& sum : sums)
-      asm volatile("vdpbf16ps %1, %1, %0" : "+v"(sum) : "v"(ones));
+    for (__m512& sum : sums) asm volatile("vdpbf16ps %1, %1, %0" : "+v"(sum) : "v"(ones));
   return 2.0 * kChains * 32 * static_cast<double>(rounds);
 }
 #else

@@ -14,14 +14,20 @@ __extension__ using Uint128 = unsigned __int128;  // GCC and Clang; not ISO C++
 constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 constexpr std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
 
-// FNV-1a, then the finaliser of SplitMix64, so that similar names and seeds give unrelated keys.
+// The finaliser of SplitMix64: every bit of x changes half the bits of the result.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// FNV-1a of the name, mixed before the seed comes in and again after it, so that similar names and
+// seeds give unrelated keys.
 std::uint64_t hash(std::uint64_t seed, std::string_view name) {
-  std::uint64_t h = 0xcbf29ce484222325u ^ seed;
+  std::uint64_t h = 0xcbf29ce484222325u;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  h += 0x9e3779b97f4a7c15u;
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
-  return h ^ (h >> 31);
+  return mix(mix(h) ^ seed);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Random numbers that any rank can compute at any index, in any order: Philox4x32-10 (Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Parameters are drawn by name and global
-// index, dropout by step and global position, so every layout of ranks starts from the same model.
+// Random numbers that any rank can compute at any index, in any order: Philox4x32-10 (Salmon et
+// al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Parameters are drawn by name and
+// global index, dropout by step and global position, so every layout of ranks starts from the same
+// model.
 #pragma once
 
 #include <array>
@@ -13,7 +14,8 @@ namespace aisc {
 std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
                                            std::array<std::uint32_t, 2> key);
 
-// A stream of random values addressed by index. Value i is a pure function of (seed, name, stream, i).
+// A stream of random values addressed by index. Value i is a pure function of (seed, name, stream,
+// i).
 class Philox {
  public:
   // `name` says what the numbers are for ("blocks.3.mlp.fc.weight"); `stream` separates steps.

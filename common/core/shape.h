@@ -12,16 +12,16 @@ class Shape {
  public:
   static constexpr int kMaxRank = 4;
 
-  Shape() = default;                                 // rank 0: one element
+  Shape() = default;                                   // rank 0: one element
   Shape(std::initializer_list<std::int64_t> extents);  // throws Error: rank > 4 or an extent < 0
 
   int rank() const { return rank_; }
   // Extent of dimension d; negative d counts from the end, as in x.shape()[-1]. Throws Error.
   std::int64_t operator[](int d) const;
-  std::int64_t count() const;                        // number of elements
-  std::int64_t rows() const;                         // product of all but the last: (rows, last)
-  std::string to_string() const;                     // "(2, 3, 5)"
-  Shape with(int d, std::int64_t extent) const;      // the same with one extent replaced
+  std::int64_t count() const;                    // number of elements
+  std::int64_t rows() const;                     // product of all but the last: (rows, last)
+  std::string to_string() const;                 // "(2, 3, 5)"
+  Shape with(int d, std::int64_t extent) const;  // the same with one extent replaced
 
   friend bool operator==(const Shape&, const Shape&) = default;
 

@@ -78,8 +78,9 @@ class View : public ConstView {
   explicit View(const ConstView& view) : ConstView(view) {}
 };
 
-// Owns its elements, uninitialised at first. Moves; never copies silently: share() is one more owner
-// of the same elements, clone() a copy of them. The memory goes back to the device with the last owner.
+// Owns its elements, uninitialised at first. Moves; never copies silently: share() is one more
+// owner of the same elements, clone() a copy of them. The memory goes back to the device with the
+// last owner.
 class Tensor {
  public:
   Tensor() = default;  // owns nothing; `!tensor`

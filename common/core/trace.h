@@ -1,5 +1,5 @@
-// Who did what when. Spans nest; each belongs to a part ("matmul", "attention", "optimizer"), and the
-// trace keeps both the single spans (for a picture) and the time of each part (for a table).
+// Who did what when. Spans nest; each belongs to a part ("matmul", "attention", "optimizer"), and
+// the trace keeps both the single spans (for a picture) and the time of each part (for a table).
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,8 @@ class Trace {
   // Single spans are kept only while recording (off at first); times by part always.
   void record(bool on);
   std::vector<TraceEvent> events() const;  // in the order in which they ended
-  // Seconds per part, without the time of spans nested inside: the values add up to the traced time.
+  // Seconds per part, without the time of spans nested inside: the values add up to the traced
+  // time.
   std::map<std::string, double> seconds_by_part() const;
   void reset();  // forgets events and times
 

@@ -7,8 +7,9 @@
 namespace aisc {
 
 // x (B, T, C) -> project(attention(queries, keys, values)). The fused weight `qkv` (3C, C) is
-// head-major (H, 3, D, C), so that a tensor-parallel shard of it is a slice of rows. Scores are never
-// stored: saved are qkv (3C per token), the output (C per token) and one number per token and head.
+// head-major (H, 3, D, C), so that a tensor-parallel shard of it is a slice of rows. Scores are
+// never stored: saved are qkv (3C per token), the output (C per token) and one number per token and
+// head.
 class CausalSelfAttention final : public Layer {
  public:
   struct Options {

@@ -6,8 +6,9 @@
 
 namespace aisc {
 
-// Runs tokens, targets (B, T) I32 forward and backward and returns the sum of the losses in nats. The
-// gradients of loss_factor * that sum are added to the parameters' grads. Keeps one Saved per layer.
+// Runs tokens, targets (B, T) I32 forward and backward and returns the sum of the losses in nats.
+// The gradients of loss_factor * that sum are added to the parameters' grads. Keeps one Saved per
+// layer.
 double forward_backward(Gpt& model, const Tensor& tokens, const Tensor& targets, const Pass& pass,
                         double loss_factor);
 

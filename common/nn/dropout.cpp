@@ -12,8 +12,8 @@ Dropout::Dropout(const Rank& rank, std::string name, double rate, std::uint64_t 
     fail("dropout: rate is " + std::to_string(rate) + ", expected 0 <= rate < 1");
 }
 
-// Element (b, t, c) of the global batch has index b * 2^32 + t * C + c in the step's stream, whoever
-// holds it and whatever the length of the sequence on this rank.
+// Element (b, t, c) of the global batch has index b * 2^32 + t * C + c in the step's stream,
+// whoever holds it and whatever the length of the sequence on this rank.
 Tensor Dropout::apply(Tensor x, const Pass& pass) const {
   if (rate_ == 0 || !pass.training) return x;
   const auto span = rank_.trace.span("dropout", name_);

@@ -53,9 +53,9 @@ Tensor TiedHead::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
 
 Tensor TiedHead::backward(Tensor dlogits, Saved& saved, const Pass& pass) {
   const auto span = rank_.trace.span("product", "head");
-  Tensor x = saved.pop();                                     // (B, T, C)
-  Tensor dx(x.shape(), x.dtype(), x.device());                // (B, T, C)
-  ops::matmul(as_rows(dx), as_rows(dlogits), table_.value);   // dx = dlogits table
+  Tensor x = saved.pop();                                    // (B, T, C)
+  Tensor dx(x.shape(), x.dtype(), x.device());               // (B, T, C)
+  ops::matmul(as_rows(dx), as_rows(dlogits), table_.value);  // dx = dlogits table
   weight_grad(pass, table_, std::move(dlogits), std::move(x));
   return dx;
 }

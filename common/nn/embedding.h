@@ -8,7 +8,8 @@ namespace aisc {
 // tokens (B, T) I32 -> table[token] + positions[t]  (B, T, C). backward returns an empty tensor.
 class Embedding final : public Layer {
  public:
-  // table (rows, width) named <name>.wte.weight, positions (context, width) named <name>.wpe.weight.
+  // table (rows, width) named <name>.wte.weight, positions (context, width) named
+  // <name>.wpe.weight.
   Embedding(const Rank& rank, const std::string& name, std::int64_t rows, std::int64_t context,
             std::int64_t width, DType dtype);
 

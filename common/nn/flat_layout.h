@@ -1,6 +1,6 @@
-// How the parameters of a model lie in one flat buffer: units in forward order, each aligned and padded
-// so that it splits evenly over the ranks. DDP's buckets, ZeRO's shards and checkpoints share this
-// layout; they differ only in what they keep of it.
+// How the parameters of a model lie in one flat buffer: units in forward order, each aligned and
+// padded so that it splits evenly over the ranks. DDP's buckets, ZeRO's shards and checkpoints
+// share this layout; they differ only in what they keep of it.
 #pragma once
 
 #include <cstdint>

@@ -30,9 +30,10 @@ void GptConfig::validate() const {
   positive("vocabulary", vocabulary);
   positive("vocabulary_multiple", vocabulary_multiple);
   if (width % heads != 0)
-    fail(fmt::format("gpt: width {} is not a multiple of heads {}: each head takes width / heads "
-                     "columns",
-                     width, heads));
+    fail(
+        fmt::format("gpt: width {} is not a multiple of heads {}: each head takes width / heads "
+                    "columns",
+                    width, heads));
   if (!(dropout >= 0 && dropout < 1))
     fail(fmt::format("gpt: dropout is {}, expected 0 <= dropout < 1", dropout));
   if (!is_floating(dtype)) fail(fmt::format("gpt: {} is not a floating type", name_of(dtype)));

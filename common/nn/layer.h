@@ -14,8 +14,8 @@
 
 namespace aisc {
 
-// A stack of tensors: forward pushes, backward pops. The driver owns one per micro-batch and layer, so
-// that activations in flight can be counted, dropped and recomputed, or moved to the host.
+// A stack of tensors: forward pushes, backward pops. The driver owns one per micro-batch and layer,
+// so that activations in flight can be counted, dropped and recomputed, or moved to the host.
 class Saved {
  public:
   Saved() = default;
@@ -69,8 +69,8 @@ inline View as_rows(const Tensor& x) {
   return x.view().reshaped({x.shape().rows(), x.shape()[-1]});
 }
 
-// Where an operation that works in place may write its result: x itself if nobody else holds it, a new
-// tensor of its shape otherwise.
+// Where an operation that works in place may write its result: x itself if nobody else holds it, a
+// new tensor of its shape otherwise.
 Tensor output_like(const Tensor& x);
 
 // weight.grad (O, I) += dy^T x, now or when pass.deferred runs.  dy (..., O), x (..., I)

@@ -21,8 +21,8 @@ Tensor Linear::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
 
 Tensor Linear::backward(Tensor dy, Saved& saved, const Pass& pass) {
   const auto span = rank_.trace.span("product", weight_.name);
-  Tensor x = saved.pop();                               // (..., I)
-  Tensor dx(x.shape(), x.dtype(), x.device());          // (..., I)
+  Tensor x = saved.pop();                                // (..., I)
+  Tensor dx(x.shape(), x.dtype(), x.device());           // (..., I)
   ops::matmul(as_rows(dx), as_rows(dy), weight_.value);  // dx = dy W
   {
     const auto bias_span = rank_.trace.span("bias", bias_.name);

@@ -11,7 +11,8 @@ class Linear final : public Layer {
   Linear(const Rank& rank, const std::string& name, std::int64_t in, std::int64_t out,
          double stddev = 0.02);
 
-  Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;  // (..., in) -> (..., out)
+  Tensor forward(Tensor x, Saved& saved,
+                 const Pass& pass) const override;  // (..., in) -> (..., out)
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
 

@@ -30,7 +30,7 @@ struct Parameter {
   std::string name;    // "blocks.3.mlp.fc.weight": unique in a model, keys the random values
   Shape shape;         // of this rank's part
   Shape global_shape;  // of the whole
-  int split_dim = -1;            // the dimension in which ranks differ; -1: every rank has all of it
+  int split_dim = -1;  // the dimension in which ranks differ; -1: every rank has all of it
   std::int64_t split_begin = 0;  // where this rank's part begins in it
   Init init;
   bool decay = false;  // weight decay: matrices yes, biases and norms no
@@ -41,8 +41,8 @@ struct Parameter {
   // False until something was written to `grad` in this step.
   bool has_grad = false;
 
-  // How the next contribution enters `grad`: the first of a step overwrites (which saves zeroing and
-  // reading it), later ones accumulate. The caller then must write.
+  // How the next contribution enters `grad`: the first of a step overwrites (which saves zeroing
+  // and reading it), later ones accumulate. The caller then must write.
   ops::Into next_grad() {
     const bool first = !has_grad;
     has_grad = true;

@@ -49,8 +49,7 @@ Parameter whole_parameter(std::string name, const Shape& shape, Init init, bool 
 
 ParameterStore::ParameterStore(Device& device, std::vector<Unit> units, const Options& options)
     : units_(std::move(units)), layout_(units_, options.ranks) {
-  values_ =
-      Tensor::zeros({layout_.count()}, options.value_dtype, device, Purpose::Parameters);
+  values_ = Tensor::zeros({layout_.count()}, options.value_dtype, device, Purpose::Parameters);
   grads_ = Tensor::zeros({layout_.count()}, options.grad_dtype, device, Purpose::Gradients);
   for (std::size_t u = 0; u < units_.size(); ++u) {
     for (std::size_t i = 0; i < units_[u].parameters.size(); ++i) {

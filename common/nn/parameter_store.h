@@ -16,8 +16,8 @@ class ParameterStore {
     int ranks = 1;                  // the ranks that units are padded for
   };
 
-  // Allocates two flat tensors (purposes Parameters and Gradients) and points every parameter's value
-  // and grad into them. The parameters must outlive the store or never be used after it.
+  // Allocates two flat tensors (purposes Parameters and Gradients) and points every parameter's
+  // value and grad into them. The parameters must outlive the store or never be used after it.
   ParameterStore(Device& device, std::vector<Unit> units, const Options& options);
 
   // Draws every value from (seed, name, global index): the same model for any layout of ranks.

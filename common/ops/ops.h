@@ -1,11 +1,11 @@
 // Every operation once, forward above its backward. Outputs first, then inputs, then options.
 //
 // All work on views of one device; shapes are in the comments, checked at run time, and a mismatch
-// throws Error with the operation, what was found and what was expected. Floating tensors may be F64,
-// F32, BF16 or F16; unless it says otherwise, all floating tensors of a call have the same type, and
-// sums are kept in F32 (F64 for F64) and rounded once. Outputs may be inputs where "in place" is said.
-// On the CPU an operation uses omp_get_max_threads() threads and is over when it returns; the result
-// depends on nothing but its inputs, for a given number of threads.
+// throws Error with the operation, what was found and what was expected. Floating tensors may be
+// F64, F32, BF16 or F16; unless it says otherwise, all floating tensors of a call have the same
+// type, and sums are kept in F32 (F64 for F64) and rounded once. Outputs may be inputs where "in
+// place" is said. On the CPU an operation uses omp_get_max_threads() threads and is over when it
+// returns; the result depends on nothing but its inputs, for a given number of threads.
 //
 // dx is the gradient of the loss with respect to x. Gradients of weights are added to what is there
 // when `accumulate` says so, and overwrite it otherwise: the first product of a step overwrites.
@@ -23,8 +23,8 @@ enum class Into { Overwrite, Accumulate };
 
 // ---- products -----------------------------------------------------------------------------------
 
-// Which of the factors is transposed. With x (N, I), weight (O, I), y (N, O), the three products of a
-// linear layer are  y = x weight^T (Second),  dx = dy weight (None),  dweight = dy^T x (First).
+// Which of the factors is transposed. With x (N, I), weight (O, I), y (N, O), the three products of
+// a linear layer are  y = x weight^T (Second),  dx = dy weight (None),  dweight = dy^T x (First).
 enum class Transpose { None, First, Second };
 
 struct MatmulOptions {
@@ -42,8 +42,8 @@ void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options = {
 // ---- element by element -------------------------------------------------------------------------
 
 void fill(View out, double value);
-void cast(View out, ConstView x);              // any floating type to any other, same count
-void add(View out, ConstView a, ConstView b);  // same count; in place
+void cast(View out, ConstView x);                  // any floating type to any other, same count
+void add(View out, ConstView a, ConstView b);      // same count; in place
 void scale(View out, ConstView x, double factor);  // in place
 
 void add_bias(View out, ConstView x, ConstView bias);  // (N, C) from (N, C) and (C); in place
@@ -51,7 +51,8 @@ void add_bias(View out, ConstView x, ConstView bias);  // (N, C) from (N, C) and
 void add_bias_backward(View dbias, ConstView dy, Into into);
 
 // out[i0, i1, ..] = x[..] with out's dimension d being x's dimension order[d]; rank 2 to 4.
-// permute(out, x, {0, 2, 1, 3}) takes (B, T, H, D) to (B, H, T, D). Its backward is the inverse order.
+// permute(out, x, {0, 2, 1, 3}) takes (B, T, H, D) to (B, H, T, D). Its backward is the inverse
+// order.
 void permute(View out, ConstView x, std::array<int, 4> order);
 
 void relu(View y, ConstView x);                          // in place
@@ -61,9 +62,10 @@ void relu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 void gelu(View y, ConstView x);
 void gelu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 
-// Keeps each element with probability 1 - rate and scales it by 1 / (1 - rate); the others become 0.
-// Element i is kept if random.bits(first_index + i) >= rate * 2^32, so that any split of a tensor
-// over ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy. In place.
+// Keeps each element with probability 1 - rate and scales it by 1 / (1 - rate); the others become
+// 0. Element i is kept if random.bits(first_index + i) >= rate * 2^32, so that any split of a
+// tensor over ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy. In
+// place.
 void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index);
 
 // ---- rows ---------------------------------------------------------------------------------------
@@ -81,9 +83,9 @@ void softmax_backward(View dx, ConstView dy, ConstView y);  // from y, not x; dx
 
 // ---- attention ----------------------------------------------------------------------------------
 
-// Causal attention of H heads, block by block with the online softmax (Milakov and Gimelshein, 2018;
-// Dao et al., "FlashAttention", 2022): no (T, T) tensor exists. qkv (B, T, H * 3 * D) head-major, so
-// that head h is columns [3 h D, 3 (h+1) D): query, key, value. out (B, T, H * D);
+// Causal attention of H heads, block by block with the online softmax (Milakov and Gimelshein,
+// 2018; Dao et al., "FlashAttention", 2022): no (T, T) tensor exists. qkv (B, T, H * 3 * D)
+// head-major, so that head h is columns [3 h D, 3 (h+1) D): query, key, value. out (B, T, H * D);
 // log_sum_exp (B, H, T) of the scaled scores, F32 (F64 for F64), kept for the backward.
 void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads);
 // Recomputes the scores block by block from qkv and log_sum_exp.
@@ -94,13 +96,14 @@ void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstVi
 
 // out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Throws Error naming an id outside [0, V).
 void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite);
-// dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32 where
-// dout is shorter. A row's contributions are summed in F32 in the order of N and rounded once.
+// dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32
+// where dout is shorter. A row's contributions are summed in F32 in the order of N and rounded
+// once.
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into);
 
-// Softmax and negative log-likelihood in one pass over logits (N, V). losses, log_sum_exp (N) in F32
-// (F64 for F64); targets (N) I32, -1 for "none" (loss 0). Only the first `classes` columns are classes;
-// the rest (up to V) is padding. Throws Error naming a target outside [-1, classes).
+// Softmax and negative log-likelihood in one pass over logits (N, V). losses, log_sum_exp (N) in
+// F32 (F64 for F64); targets (N) I32, -1 for "none" (loss 0). Only the first `classes` columns are
+// classes; the rest (up to V) is padding. Throws Error naming a target outside [-1, classes).
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
                    std::int64_t classes);
 // dlogits = factor * (softmax - one_hot(target)), 0 in padding and in rows without a target. May be
@@ -120,9 +123,9 @@ struct AdamWStep {
   std::int64_t step = 1;      // counted from 1: bias corrections 1 - beta^step
   double gradient_scale = 1;  // multiplies the gradient first: clipping costs no pass of its own
 };
-// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019, algorithm 2. All (n). m and v
-// are F32 (F64 where weight is F64). `master` is the F32 copy of a shorter weight, empty otherwise.
-// gradient: weight's type or F32.
+// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019, algorithm 2. All (n). m and
+// v are F32 (F64 where weight is F64). `master` is the F32 copy of a shorter weight, empty
+// otherwise. gradient: weight's type or F32.
 void adamw(View weight, View master, View m, View v, ConstView gradient, const AdamWStep& step);
 
 struct SgdStep {

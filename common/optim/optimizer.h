@@ -60,9 +60,9 @@ class Optimizer {
   std::int64_t steps_ = 0;
 };
 
-// Adam with decoupled weight decay (Loshchilov and Hutter, 2019). 8 bytes of state per parameter for
-// the moments, and 4 more for the master copy of weights in BF16 or F16: with 2 for the weight and 2
-// for its gradient the 16 bytes per parameter of mixed precision.
+// Adam with decoupled weight decay (Loshchilov and Hutter, 2019). 8 bytes of state per parameter
+// for the moments, and 4 more for the master copy of weights in BF16 or F16: with 2 for the weight
+// and 2 for its gradient the 16 bytes per parameter of mixed precision.
 class AdamW final : public Optimizer {
  public:
   struct Options {

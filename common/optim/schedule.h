@@ -1,4 +1,5 @@
-// The learning rate over the run: a linear warm-up, then half a cosine (Loshchilov and Hutter, 2017).
+// The learning rate over the run: a linear warm-up, then half a cosine (Loshchilov and Hutter,
+// 2017).
 #pragma once
 
 #include <cstdint>

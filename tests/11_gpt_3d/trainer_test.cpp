@@ -29,7 +29,8 @@ std::vector<std::uint8_t> words(std::size_t count) {
 
 TrainConfig small_config(DType dtype) {
   TrainConfig c;
-  c.model = {.layers = 2, .heads = 2, .width = 24, .context = 20, .vocabulary = 256, .dtype = dtype};
+  c.model = {
+      .layers = 2, .heads = 2, .width = 24, .context = 20, .vocabulary = 256, .dtype = dtype};
   c.gradient_dtype = dtype;
   c.batch = 4;
   c.steps = 50;
@@ -166,10 +167,10 @@ TEST(Trainer, TracesForwardBeforeBackwardAndBothBeforeTheOptimizer) {
   const BatchSampler data(text, 20, 1);
   world.trace.record(true);
   trainer.step(data);
-  EXPECT_TRUE(in_order(world.trace.events(),
-                       {"data", "wte.weight", "blocks.0.attention", "blocks.1.attention", "head",
-                        "loss", "head", "blocks.1.attention", "blocks.0.attention", "wte.weight",
-                        "clip", "optimizer"}));
+  EXPECT_TRUE(in_order(
+      world.trace.events(),
+      {"data", "wte.weight", "blocks.0.attention", "blocks.1.attention", "head", "loss", "head",
+       "blocks.1.attention", "blocks.0.attention", "wte.weight", "clip", "optimizer"}));
 }
 
 TEST(Trainer, NamesWhatDoesNotFit) {
@@ -204,8 +205,8 @@ TEST(Sample, RepeatsWithTheSameSeedAndStopsWhenAsked) {
 TEST(Sample, SaysWhichVocabularyItNeeds) {
   TestWorld world;
   TestGpt gpt(world, odd_config(), 1);
-  EXPECT_TRUE(error_says([&] { sample(world.rank, gpt.model, "", {}); },
-                         {"13 entries", "expected 256"}));
+  EXPECT_TRUE(
+      error_says([&] { sample(world.rank, gpt.model, "", {}); }, {"13 entries", "expected 256"}));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "common/core/tensor.h"
 #include "tests/support/error_says.h"
@@ -81,11 +83,36 @@ TEST(DeviceCapacity, CountsWhatIsLiveNotWhatIsCached) {
   EXPECT_NO_THROW(bytes(200, device));
 }
 
-TEST(DeviceCapacity, IsNotReachedSilentlyBySystemFailure) {
-  CpuDevice device;
-  EXPECT_TRUE(error_says([&] { bytes(std::int64_t{1} << 60, device, Purpose::Gradients); },
-                         {"cpu", "gradients"}));
-  EXPECT_EQ(device.ledger().total.live_bytes, 0);
+// A device whose system has only so much memory.
+class SmallSystem final : public Device {
+ public:
+  SmallSystem() : Device(0) {}
+  ~SmallSystem() override { trim(); }
+  const char* name() const override { return "small"; }
+
+ private:
+  void* do_allocate(std::size_t size) override {
+    if (blocks_.size() == 2) return nullptr;
+    return blocks_.emplace_back(std::make_unique<char[]>(size)).get();
+  }
+  void do_free(void* block) noexcept override {
+    std::erase_if(blocks_, [=](const auto& b) { return b.get() == block; });
+  }
+  void do_poison(void*, std::size_t) override {}
+  Work do_copy(View, ConstView, Queue) override { return Work(); }
+  void do_zero(void*, std::size_t) override {}
+
+  std::vector<std::unique_ptr<char[]>> blocks_;
+};
+
+TEST(DeviceCapacity, OfTheSystemIsUsedUpBeforeItFails) {
+  SmallSystem device;
+  { const Tensor x = bytes(100, device), y = bytes(1000, device); }
+  const Tensor a = bytes(5000, device);  // the cache is given back to make room
+  const Tensor b = bytes(6000, device);
+  EXPECT_TRUE(error_says([&] { bytes(7000, device, Purpose::Gradients); },
+                         {"small", "no 7168 bytes more", "gradients", "11000 bytes are in use"}));
+  EXPECT_EQ(device.ledger().total.live_bytes, 11'000);
 }
 
 TEST(DeviceMemory, IsAlignedToCacheLinesAndHugePages) {

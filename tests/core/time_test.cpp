@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
 #include "common/core/clock.h"
+#include "common/core/error.h"
 #include "common/core/files.h"
 #include "common/core/trace.h"
 #include "common/core/work.h"

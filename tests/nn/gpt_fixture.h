@@ -47,7 +47,8 @@ struct TestGpt {
   TestGpt(TestWorld& world, const GptConfig& config, std::uint64_t seed = 1,
           DType grad_dtype = DType::F64)
       : model(world.rank, config),
-        store(world.device, model.units(), {.value_dtype = config.dtype, .grad_dtype = grad_dtype}) {
+        store(world.device, model.units(),
+              {.value_dtype = config.dtype, .grad_dtype = grad_dtype}) {
     store.initialize(seed);
     // Biases and norms start at 0 and 1, where wrong gradients can hide: move everything a little.
     const Philox random(seed, "perturbation");

@@ -57,8 +57,8 @@ TEST_P(GptGradient, MatchesCentralDifferencesInEveryParameter) {
     while (slot == units[unit].parameters.size()) ++unit, slot = 0;
     const FlatRange range = units[unit].parameters[slot++];
     EXPECT_TRUE(check_gradient(run, p->value.reshaped({p->value.count()}),
-                                        analytic.view().flat(range.begin, range.count()),
-                                        {.step = 1e-5, .tolerance = 1e-7, .samples = 12}))
+                               analytic.view().flat(range.begin, range.count()),
+                               {.step = 1e-5, .tolerance = 1e-7, .samples = 12}))
         << p->name;
   }
 }
@@ -167,14 +167,17 @@ TEST(Gpt, LeavesNothingBehind) {
   evaluate(gpt.model, tokens, targets);
 }
 
-// With T tokens the scores of one layer alone would be B H T^2 numbers. Activations at the peak must
-// grow in proportion to T, not to its square.
+// With T tokens the scores of one layer alone would be B H T^2 numbers. Activations at the peak
+// must grow in proportion to T, not to its square.
 TEST(Gpt, ActivationsGrowLinearlyWithTheLengthOfTheSequence) {
   const auto peak = [](std::int64_t T) {
     TestWorld world;
-    const GptConfig config{
-        .layers = 2, .heads = 4, .width = 16, .context = T, .vocabulary = 16,
-        .vocabulary_multiple = 1};
+    const GptConfig config{.layers = 2,
+                           .heads = 4,
+                           .width = 16,
+                           .context = T,
+                           .vocabulary = 16,
+                           .vocabulary_multiple = 1};
     Gpt model(world.rank, config);
     ParameterStore store(world.device, model.units(), {});
     store.initialize(1);

@@ -71,26 +71,33 @@ TEST_P(LayerGradient, MatchesCentralDifferencesAtAnotherStepAndPosition) {
 }
 
 const LayerCase kLayers[] = {
-    {"Linear", {2, 3, 5},
+    {"Linear",
+     {2, 3, 5},
      [](const Rank& rank) { return std::make_unique<Linear>(rank, "linear", 5, 7); }},
-    {"LinearOneRow", {1, 1, 1},
+    {"LinearOneRow",
+     {1, 1, 1},
      [](const Rank& rank) { return std::make_unique<Linear>(rank, "linear", 1, 1); }},
-    {"LayerNorm", {2, 3, 7},
+    {"LayerNorm",
+     {2, 3, 7},
      [](const Rank& rank) { return std::make_unique<LayerNorm>(rank, "norm", 7); }},
     {"Gelu", {2, 3, 5}, [](const Rank& rank) { return std::make_unique<Gelu>(rank, "gelu"); }},
-    {"Dropout", {2, 3, 5},
+    {"Dropout",
+     {2, 3, 5},
      [](const Rank& rank) { return std::make_unique<Dropout>(rank, "dropout", 0.4, 1); }},
-    {"Attention", {2, 5, 6},
+    {"Attention",
+     {2, 5, 6},
      [](const Rank& rank) {
        return std::make_unique<CausalSelfAttention>(
            rank, "attention", CausalSelfAttention::Options{.width = 6, .heads = 3, .dropout = 0.2});
      }},
-    {"Mlp", {2, 3, 4},
+    {"Mlp",
+     {2, 3, 4},
      [](const Rank& rank) {
        return std::make_unique<Mlp>(rank, "mlp",
                                     Mlp::Options{.width = 4, .hidden = 9, .dropout = 0.2});
      }},
-    {"Block", {2, 4, 6},
+    {"Block",
+     {2, 4, 6},
      [](const Rank& rank) {
        return std::make_unique<Block>(rank, "blocks.0",
                                       Block::Options{.width = 6, .heads = 2, .dropout = 0.2});
@@ -150,8 +157,8 @@ TEST(Dropout, DrawsTheSameMaskForAnySplitOfTheBatchAndTheSequence) {
       const Tensor part =
           layer.forward(ones(2, 3), nothing, {.step = 2, .first_sample = b, .first_token = t});
       for (std::int64_t i = 0; i < 2; ++i)
-        EXPECT_TRUE(same_bits(part.view().flat(i * 9, 9),
-                              whole.view().flat(((b + i) * 6 + t) * 3, 9)));
+        EXPECT_TRUE(
+            same_bits(part.view().flat(i * 9, 9), whole.view().flat(((b + i) * 6 + t) * 3, 9)));
     }
 }
 
@@ -168,10 +175,10 @@ TEST(Saved, AsksForAForwardBeforeABackward) {
   EXPECT_TRUE(error_says([&] { saved.pop(); }, {"Saved", "without its forward"}));
 }
 
-// Of a block with C columns and n tokens are kept: the inputs of both norms and of the four products,
-// qkv, the attention's output (once: the projection's input is the same tensor) and the MLP's hidden
-// values before and after GELU: (1 + 1 + 3 + 1 + 1 + 1 + 4 + 4) n C numbers, and five numbers a token:
-// mean and rstd of both norms, and one log-sum-exp a head.
+// Of a block with C columns and n tokens are kept: the inputs of both norms and of the four
+// products, qkv, the attention's output (once: the projection's input is the same tensor) and the
+// MLP's hidden values before and after GELU: (1 + 1 + 3 + 1 + 1 + 1 + 4 + 4) n C numbers, and five
+// numbers a token: mean and rstd of both norms, and one log-sum-exp a head.
 TEST(Block, KeepsSixteenNumbersPerTokenAndColumn) {
   TestWorld world;
   constexpr std::int64_t B = 2, T = 8, C = 12, H = 3, n = B * T;

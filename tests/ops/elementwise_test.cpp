@@ -11,6 +11,9 @@ constexpr Index kCounts[] = {0, 1, 7, 16, 17, 63, 64, 65, 257, 1000, 5000};
 
 class Elementwise : public PerDType {
  protected:
+  // Inputs are of order 1, and so are the terms that may cancel, as in gelu's 1 + tanh u.
+  const Tolerance order_one_{rounded_.relative, 1.0};
+
   using Unary = std::function<void(View, ConstView)>;
   using Binary = std::function<void(View, ConstView, ConstView)>;
 
@@ -20,7 +23,7 @@ class Elementwise : public PerDType {
     for (const Index n : kCounts) {
       const Tensor x = random({n}, "x", scale), y = unwritten({n});
       f(y, x);
-      EXPECT_TRUE(all_close(y, expected(to_array(x)).values, rounded_)) << n;
+      EXPECT_TRUE(all_close(y, expected(to_array(x)).values, order_one_)) << n;
       f(x, x);
       EXPECT_TRUE(same_bits(x, y)) << n << " in place";
     }
@@ -31,7 +34,7 @@ class Elementwise : public PerDType {
     for (const Index n : kCounts) {
       const Tensor a = random({n}, "a", 2), b = random({n}, "b", 2), out = unwritten({n});
       f(out, a, b);
-      EXPECT_TRUE(all_close(out, expected(to_array(a), to_array(b)).values, rounded_)) << n;
+      EXPECT_TRUE(all_close(out, expected(to_array(a), to_array(b)).values, order_one_)) << n;
       f(a, a, b);
       EXPECT_TRUE(same_bits(a, out)) << n << " in place";
     }

@@ -64,8 +64,8 @@ TEST(AdamW, HoldsTwelveBytesOfStatePerParameterInBF16AndEightInF32) {
   }
 }
 
-// A weight of 1 in BF16 has steps of 2^-8 below and 2^-7 above. An update of 2^-10 is lost without a
-// master copy; with it, eight of them arrive.
+// A weight of 1 in BF16 has steps of 2^-8 below and 2^-7 above. An update of 2^-10 is lost without
+// a master copy; with it, eight of them arrive.
 TEST(AdamW, MasterWeightsKeepUpdatesThatBF16WouldLose) {
   CpuDevice device{{.poison = true}};
   const Tensor weight = from_doubles({1}, {1}, DType::BF16, device);

@@ -1,5 +1,5 @@
-// Products where the program is built without oneDNN (as under ThreadSanitizer, which cannot see into
-// its threads).
+// Products where the program is built without oneDNN (as under ThreadSanitizer, which cannot see
+// into its threads).
 #include "common/ops/cpu/products.h"
 
 namespace aisc::cpu {

@@ -1,4 +1,5 @@
-// The product of two small tiles that lie in cache: what attention and the plain product are made of.
+// The product of two small tiles that lie in cache: what attention and the plain product are made
+// of.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,8 @@ constexpr std::int64_t tile_padded(std::int64_t columns) {
   return (columns + kTileLanes<T> - 1) / kTileLanes<T> * kTileLanes<T>;
 }
 
-// A read-only tile whose element (row, k) is data[row * row_stride + k * k_stride]: with the strides
-// exchanged it is the transposed tile.
+// A read-only tile whose element (row, k) is data[row * row_stride + k * k_stride]: with the
+// strides exchanged it is the transposed tile.
 template <class T>
 struct TileLeft {
   const T* data;
