@@ -1,4 +1,8 @@
 // Wrong arguments: every operation says its name, what it found and what it expected.
+#include <cmath>
+#include <cstdint>
+#include <string>
+
 #include "tests/ops/per_dtype.h"
 #include "tests/support/error_says.h"
 

@@ -2,6 +2,7 @@
 // and that memory grows with T, not with its square.
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/ops/per_dtype.h"

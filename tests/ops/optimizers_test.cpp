@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <string>
 
 #include "tests/ops/per_dtype.h"
 

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/ops/ops.h"
 #include "common/ops/reference.h"

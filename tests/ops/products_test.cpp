@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <thread>
-#include <tuple>
 
 #include "tests/ops/per_dtype.h"
 
@@ -93,7 +92,7 @@ TEST_P(Products, AreScaledByAlpha) {
 TEST_P(Products, AddBiasAfterAlpha) {
   for (const Transpose t : kTransposes)
     for (const double alpha : {1.0, 2.5}) {
-      const Sizes z{19, 35, 40};
+      const Sizes z{50, 300, 40};  // several tiles, each with its part of the bias
       const Tensor a = left(z, t), b = right(z, t), bias = random({z.N}, "bias", 10);
       const Tensor out = unwritten({z.M, z.N});
       ops::matmul(out, matrix(a), matrix(b), {.transpose = t, .alpha = alpha, .bias = bias});

@@ -154,6 +154,22 @@ TEST_P(CrossEntropy, OfHugeLogitsIsFinite) {
   EXPECT_TRUE(all_close(dlogits, {0, 0, 0, -1, 0.5, 0.5}, {rounded_.relative + lost}));
 }
 
+// Classes that were ruled out beforehand, whole blocks of them.
+TEST_P(CrossEntropy, GivesNothingToMinusInfinity) {
+  const Index V = 2500;
+  std::vector<double> values(V, -INFINITY);
+  values[1200] = values[1201] = values[2400] = values[2401] = 3;
+  const Tensor logits = tensor(values, {1, V}), dlogits = unwritten({1, V});
+  const Tensor targets = ids_tensor({1201}, device_);
+  const Result r = forward(logits, targets, V);
+  EXPECT_TRUE(all_close(r.losses, {std::log(4)}, tolerance_of(sums_)));
+  ops::cross_entropy_backward(dlogits, logits, r.log_sum_exp, targets, V, 1);
+  std::vector<double> expected(V, 0.0);
+  expected[1200] = expected[2400] = expected[2401] = 0.25;
+  expected[1201] = -0.75;
+  EXPECT_TRUE(all_close(dlogits, expected, {rounded_.relative, 1.0}));
+}
+
 // Padding columns are no classes: whatever they hold, even NaN, changes nothing and gets no
 // gradient.
 TEST_P(CrossEntropy, IgnoresPadding) {

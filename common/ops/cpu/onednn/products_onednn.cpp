@@ -9,7 +9,8 @@
 #include <cstring>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <tuple>
+#include <string>
+#include <unordered_map>
 
 #include "common/core/machine.h"
 #include "common/ops/cpu/kernels.h"
@@ -27,6 +28,7 @@ memory::data_type library_type(DType dtype) {
 struct ProductKey {
   std::int64_t batch, M, N, K;
   ops::Transpose transpose;
+  std::int64_t right_row;  // elements from one row of the right factor's memory to the next
   DType in, out;
   bool accumulate, bias;
   float alpha;
@@ -47,18 +49,22 @@ struct Library {
   int bf16_is_fast = -1;  // not measured yet
 };
 
-// Rows that lie a multiple of a page apart share a few sets of the cache, and reading down a column
-// then misses it: with 3072 columns of F32 (three pages) products run at half their speed. The
-// right factor is read that way unless it is transposed, so its rows are spread by one cache line
-// in a copy, which costs far less where many rows of the left factor use it.
+// Rows that lie a multiple of half a page apart share a few sets of the cache, and reading down a
+// column then misses it: with 3072 columns of F32 (three pages) products run at half their speed.
 constexpr std::int64_t kPageBytes = 4096, kLineBytes = 64, kRowsWorthACopy = 64;
 
-std::int64_t spread_columns(const ProductKey& key) {
-  const auto element = static_cast<std::int64_t>(size_of(key.in));
-  const bool collide = key.N * element % kPageBytes == 0;
-  const bool spread = collide && key.transpose != ops::Transpose::Second && key.batch == 1 &&
-                      key.M >= kRowsWorthACopy;
-  return key.N + (spread ? kLineBytes / element : 0);
+bool rows_collide(std::int64_t columns, DType dtype, std::int64_t distance) {
+  return columns * static_cast<std::int64_t>(size_of(dtype)) % distance == 0;
+}
+
+// How far apart the rows of the right factor should be. It is read down its columns unless it is
+// transposed; where that hurts, its rows are spread by one cache line in a copy, which costs far
+// less than it brings where many rows of the left factor use it.
+std::int64_t right_row(const ProductSizes& size, ops::Transpose transpose, DType dtype) {
+  if (transpose == ops::Transpose::Second) return size.K;
+  const bool spread =
+      rows_collide(size.N, dtype, kPageBytes) && size.batch == 1 && size.M >= kRowsWorthACopy;
+  return size.N + (spread ? kLineBytes / static_cast<std::int64_t>(size_of(dtype)) : 0);
 }
 
 // x (rows, N) copied into rows of `columns` elements; what is behind them is never read.
@@ -75,24 +81,24 @@ Tensor spread_rows(const ConstView& x, std::int64_t columns) {
   return spread;
 }
 
-// A row-major factor (batch, rows, columns), or the same memory seen transposed.
+// A row-major factor (batch, rows, columns), or the same memory seen transposed: then `rows` and
+// `columns` are those of the view. `row` is the distance of the rows in memory.
 memory::desc describe(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed,
-                      memory::data_type type) {
-  const memory::dims strides =
-      transposed ? memory::dims{rows * columns, 1, rows} : memory::dims{rows * columns, columns, 1};
-  if (batch == 1) return {{rows, columns}, type, memory::dims{strides[1], strides[2]}};
-  return {{batch, rows, columns}, type, strides};
+                      std::int64_t row, memory::data_type type) {
+  const memory::dims strides = transposed ? memory::dims{1, row} : memory::dims{row, 1};
+  if (batch == 1) return {{rows, columns}, type, strides};
+  return {{batch, rows, columns}, type, {rows * columns, strides[0], strides[1]}};
 }
 
 Product make_product(const ProductKey& key, const dnnl::engine& engine) {
   const auto in = library_type(key.in), out = library_type(key.out);
   Product p;
-  p.left = describe(key.batch, key.M, key.K, key.transpose == ops::Transpose::First, in);
-  p.right = describe(key.batch, key.K, key.N, key.transpose == ops::Transpose::Second, in);
-  p.out = describe(key.batch, key.M, key.N, false, out);
-  if (const std::int64_t columns = spread_columns(key); columns != key.N)
-    p.right = {{key.K, key.N}, in, memory::dims{columns, 1}};
-  if (key.bias && key.batch == 1) p.bias = describe(1, 1, key.N, false, in);
+  const bool first = key.transpose == ops::Transpose::First;
+  const bool second = key.transpose == ops::Transpose::Second;
+  p.left = describe(key.batch, key.M, key.K, first, first ? key.M : key.K, in);
+  p.right = describe(key.batch, key.K, key.N, second, key.right_row, in);
+  p.out = describe(key.batch, key.M, key.N, false, key.N, out);
+  if (key.bias && key.batch == 1) p.bias = describe(1, 1, key.N, false, key.N, in);
   if (key.bias && key.batch != 1) p.bias = {{1, 1, key.N}, in, memory::dims{key.N, key.N, 1}};
 
   dnnl::primitive_attr attributes;
@@ -120,13 +126,36 @@ Product make_product(const ProductKey& key, const dnnl::engine& engine) {
   return p;
 }
 
+// F32 without a bias: the library's sgemm packs both factors and is then faster than its primitive.
+void gemm(View out, ConstView a, ConstView b, std::int64_t row, const ProductSizes& size,
+          const ops::MatmulOptions& options) {
+  const bool first = options.transpose == ops::Transpose::First;
+  const bool second = options.transpose == ops::Transpose::Second;
+  const float beta = options.into == ops::Into::Accumulate ? 1.0f : 0.0f;
+  const dnnl_status_t status =
+      dnnl_sgemm(first ? 'T' : 'N', second ? 'T' : 'N', size.M, size.N, size.K,
+                 static_cast<float>(options.alpha), a.data<float>(), first ? size.M : size.K,
+                 b.data<float>(), row, beta, out.data<float>(), size.N);
+  if (status != dnnl_success)
+    fail("matmul: oneDNN's sgemm failed, status " + std::to_string(status));
+}
+
 void run(Library& library, View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   const ProductSizes size(out, a, options.transpose);
+  const std::int64_t row = right_row(size, options.transpose, a.dtype());
+  Tensor spread;
+  if (row != b.shape()[-1]) b = spread = spread_rows(b, row);
+  // sgemm reads a left factor whose rows collide badly; the primitive copies it first.
+  const bool primitive = a.dtype() != DType::F32 || size.batch > 1 || options.bias ||
+                         rows_collide(a.shape()[-1], a.dtype(), kPageBytes / 2);
+  if (!primitive) return gemm(out, a, b, row, size, options);
+
   const ProductKey key{size.batch,
                        size.M,
                        size.N,
                        size.K,
                        options.transpose,
+                       row,
                        a.dtype(),
                        out.dtype(),
                        options.into == ops::Into::Accumulate,
@@ -140,9 +169,6 @@ void run(Library& library, View out, ConstView a, ConstView b, const ops::Matmul
 
   const auto bytes = static_cast<std::int64_t>(p.scratch.get_size());
   const Tensor scratch({bytes}, DType::U8, out.device(), Purpose::Workspace);
-  Tensor spread;
-  if (const std::int64_t columns = spread_columns(key); columns != key.N)
-    b = spread = spread_rows(b, columns);
   const auto wrap = [&](const memory::desc& desc, const void* data) {
     return memory(desc, library.engine, const_cast<void*>(data));
   };
