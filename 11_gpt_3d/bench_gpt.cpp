@@ -75,10 +75,11 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   const DType dtype = config.model.dtype;
   // The peak is measured before and after, since a shared machine's speed drifts; the higher
   // counts.
-  double peak = measure_peak_flops(dtype, threads);
+  double peak = measure_product_peak(dtype, threads);
   const Measurement m = measure(config, 3, steps);
-  peak = std::max(peak, measure_peak_flops(dtype, threads));
+  peak = std::max(peak, measure_product_peak(dtype, threads));
   const auto tokens = static_cast<double>(config.batch * config.model.context);
+  const double dot = dtype == DType::BF16 ? measure_peak_flops(dtype, threads) : 0;
   const double flops = tokens * config.model.flops_per_token(config.model.context);
   nlohmann::ordered_json share;
   double traced = 0;
@@ -89,17 +90,19 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   }
   std::sort(parts.rbegin(), parts.rend());
   for (const auto& [seconds, part] : parts) share[part] = seconds / traced;
-  return {{"config", name},
-          {"precision", precision},
-          {"threads", threads},
-          {"seconds_per_step", m.seconds_per_step},
-          {"tokens_per_second", tokens / m.seconds_per_step},
-          {"model_flops_per_step", flops},
-          {"peak_flops", peak},
-          {"mfu", flops / m.seconds_per_step / peak},
-          {"share_by_part", share},
-          {"cache_misses_after_warmup", m.cache_misses},
-          {"peak_bytes", m.ledger.total.peak_bytes}};
+  nlohmann::ordered_json row{{"config", name},
+                             {"precision", precision},
+                             {"threads", threads},
+                             {"seconds_per_step", m.seconds_per_step},
+                             {"tokens_per_second", tokens / m.seconds_per_step},
+                             {"model_flops_per_step", flops},
+                             {"peak_flops", peak},
+                             {"mfu", flops / m.seconds_per_step / peak},
+                             {"share_by_part", share},
+                             {"cache_misses_after_warmup", m.cache_misses},
+                             {"peak_bytes", m.ledger.total.peak_bytes}};
+  if (dot > 0) row["bf16_dot_flops"] = dot;
+  return row;
 }
 
 void print(const nlohmann::ordered_json& r) {
@@ -110,6 +113,9 @@ void print(const nlohmann::ordered_json& r) {
   fmt::print("  {:<22}{:>10.1f} GFLOP\n", "model FLOPs per step",
              r["model_flops_per_step"].get<double>() / 1e9);
   fmt::print("  {:<22}{:>10.0f} GFLOP/s\n", "peak, same run", r["peak_flops"].get<double>() / 1e9);
+  if (r.contains("bf16_dot_flops"))
+    fmt::print("  {:<22}{:>10.0f} GFLOP/s\n", "BF16 dot products",
+               r["bf16_dot_flops"].get<double>() / 1e9);
   fmt::print("  {:<22}{:>10.3f}\n", "model FLOP utilisation", r["mfu"].get<double>());
   fmt::print("  {:<22}{:>10.2f} GiB\n", "peak memory", r["peak_bytes"].get<double>() / (1 << 30));
   for (const auto& [part, share] : r["share_by_part"].items())

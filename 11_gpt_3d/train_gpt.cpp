@@ -105,7 +105,7 @@ int train(const Options& options) {
   RunFolder folder(options.out);
   write_file(folder.file("config.json"), options.to_json());
 
-  const double peak = measure_peak_flops(config.model.dtype, options.threads);
+  const double peak = measure_product_peak(config.model.dtype, options.threads);
   const auto tokens = static_cast<double>(config.batch * config.model.context);
   const std::string title =
       fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",

@@ -139,6 +139,11 @@ double measure_peak_flops(DType dtype, int threads) {
   return peak_flops(dtype, threads, 3'000'000, 5);
 }
 
+double measure_product_peak(DType dtype, int threads) {
+  const double peak = measure_peak_flops(dtype, threads);
+  return dtype == DType::BF16 ? std::max(peak, measure_peak_flops(DType::F32, threads)) : peak;
+}
+
 double measure_read_bandwidth(int threads) {
   float total = 0;
   const double rate = bandwidth(1, 4, threads, [&](const auto& x, std::int64_t count) {

@@ -14,6 +14,10 @@ int available_cores();
 // the dot-product instruction where the processor has it (else F32's rate). Takes about 0.1 s.
 double measure_peak_flops(DType dtype, int threads);
 
+// What the utilisation of a run in `dtype` is measured against: its peak, or F32's where BF16
+// products are better done in F32 (see bf16_dot_is_fast).
+double measure_product_peak(DType dtype, int threads);
+
 // Bytes/s of reading 256 MiB, and of a[i] = b[i] + s * c[i] over 3 x 256 MiB (STREAM's triad, which
 // counts 12 bytes an element in F32), with `threads` threads. Best of several runs.
 double measure_read_bandwidth(int threads);

@@ -21,7 +21,8 @@ class GptGradient : public ::testing::TestWithParam<GradientCase> {};
 
 // The loss of a batch of four, in micro-batches, as a function of any parameter.
 TEST_P(GptGradient, MatchesCentralDifferencesInEveryParameter) {
-  const auto [name, dropout, micro_batches] = GetParam();
+  const double dropout = GetParam().dropout;
+  const std::int64_t micro_batches = GetParam().micro_batches;
   TestWorld world;
   const GptConfig config = odd_config(DType::F64, dropout);
   TestGpt gpt(world, config);

@@ -79,7 +79,14 @@ TEST_P(ProductPaths, MatchReference) {
 }
 
 // Factors of more than a million elements: what is done in pieces has several of them.
-TEST_P(ProductPaths, MatchReferenceOverSeveralPieces) {
+class WidenedProducts : public ProductPaths {};
+INSTANTIATE_TEST_SUITE_P(
+    Ops, WidenedProducts,
+    ::testing::Values(Path{"BF16", cpu::widened_product, DType::BF16, DType::BF16},
+                      Path{"BF16ToF32", cpu::widened_product, DType::BF16, DType::F32}),
+    path_name);
+
+TEST_P(WidenedProducts, MatchReferenceOverSeveralPieces) {
   expect_product(4, 1100, 1030, Transpose::None);
   expect_product(1100, 1030, 4, Transpose::First);
   expect_product(4, 1100, 1030, Transpose::Second);
