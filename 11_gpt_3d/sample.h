@@ -16,8 +16,9 @@ struct SampleOptions {
 };
 
 // Continues `prompt` (empty: a newline) and returns what was generated, without the prompt. Looks
-// back at most model.config().context bytes. Throws Error if the vocabulary is not that of bytes
-// (256) or the temperature negative. `each` sees every byte as it comes and returns false to stop.
+// back at most model.config().context bytes. Throws Error if the vocabulary has less than 256
+// entries (entries beyond the bytes are never drawn) or the temperature is negative. `each` sees
+// every byte as it comes and returns false to stop.
 std::string sample(
     const Rank& rank, const Gpt& model, const std::string& prompt, const SampleOptions& options,
     const std::function<bool(char)>& each = [](char) { return true; });

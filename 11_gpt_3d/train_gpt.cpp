@@ -21,8 +21,15 @@ namespace aisc {
 namespace {
 
 Corpus corpus_of(const Options& options) {
-  return options.corpus.empty() ? read_corpus(AISC_SOURCE_DIR, course_text())
-                                : read_corpus(options.corpus);
+  Corpus corpus = options.corpus.empty() ? read_corpus(AISC_SOURCE_DIR, course_text())
+                                         : read_corpus(options.corpus);
+  const std::int64_t context = options.train.model.context;
+  if (static_cast<std::int64_t>(corpus.validation.size()) <= context)
+    fail(
+        fmt::format("the corpus has {} bytes, a tenth of which is for validation: too few for one "
+                    "window of {} tokens; give more text or a smaller --context",
+                    corpus.training.size() + corpus.validation.size(), context));
+  return corpus;
 }
 
 // Validation windows in parts of a micro-batch, so that evaluating takes no more memory than

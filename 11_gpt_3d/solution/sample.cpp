@@ -47,9 +47,9 @@ std::size_t draw(const std::vector<double>& logits, double temperature, double u
 
 std::string sample(const Rank& rank, const Gpt& model, const std::string& prompt,
                    const SampleOptions& options, const std::function<bool(char)>& each) {
-  if (model.config().vocabulary != kBytes)
+  if (model.config().vocabulary < kBytes)
     fail("sample: the vocabulary has " + std::to_string(model.config().vocabulary) +
-         " entries, expected 256 bytes");
+         " entries, expected at least the 256 bytes");
   if (!(options.temperature >= 0))
     fail("sample: temperature is " + std::to_string(options.temperature) + ", expected >= 0");
   const Philox random(options.seed, "sample");

@@ -22,12 +22,14 @@ Block::Block(const Rank& rank, const std::string& name, const Options& o)
             .dropout = o.dropout,
             .seed = o.seed}) {}
 
+// branch + trunk, in place of the branch.
+Tensor Block::residual(Tensor branch, const Tensor& trunk) const {
+  const auto span = rank_.trace.span("residual", name_);
+  ops::add(branch, branch, trunk);
+  return branch;
+}
+
 Tensor Block::forward(Tensor x, Saved& saved, const Pass& pass) const {
-  const auto residual = [&](Tensor branch, const Tensor& trunk) {
-    const auto span = rank_.trace.span("residual", name_);
-    ops::add(branch, branch, trunk);
-    return branch;
-  };
   Tensor branch = attention_.forward(norm1_.forward(x.share(), saved, pass), saved, pass);
   x = residual(std::move(branch), x);
   branch = mlp_.forward(norm2_.forward(x.share(), saved, pass), saved, pass);
@@ -36,11 +38,6 @@ Tensor Block::forward(Tensor x, Saved& saved, const Pass& pass) const {
 
 // Both paths of a residual connection receive the same gradient, and what they return is added.
 Tensor Block::backward(Tensor dy, Saved& saved, const Pass& pass) {
-  const auto residual = [&](Tensor branch, const Tensor& trunk) {
-    const auto span = rank_.trace.span("residual", name_);
-    ops::add(branch, branch, trunk);
-    return branch;
-  };
   Tensor branch = norm2_.backward(mlp_.backward(dy.share(), saved, pass), saved, pass);
   dy = residual(std::move(branch), dy);
   branch = norm1_.backward(attention_.backward(dy.share(), saved, pass), saved, pass);

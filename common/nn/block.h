@@ -22,6 +22,8 @@ class Block final : public Layer {
   std::vector<Parameter*> parameters() override;
 
  private:
+  Tensor residual(Tensor branch, const Tensor& trunk) const;
+
   Rank rank_;
   std::string name_;
   LayerNorm norm1_;

@@ -22,12 +22,12 @@ using Ids = std::vector<std::int32_t>;
 struct Array {
   explicit Array(const Shape& s, double value = 0.0)
       : shape(s), values(static_cast<std::size_t>(s.count()), value) {
-    for (int d = 0; d < s.rank(); ++d) extents[static_cast<std::size_t>(d)] = s[d];
+    for (int d = 0; d < s.rank(); ++d) extents_[static_cast<std::size_t>(d)] = s[d];
   }
 
   double& operator()(auto... at) { return values[offset(at...)]; }
   double operator()(auto... at) const { return values[offset(at...)]; }
-  Index extent(int d) const { return extents[static_cast<std::size_t>(d)]; }
+  Index extent(int d) const { return extents_[static_cast<std::size_t>(d)]; }
   Index count() const { return static_cast<Index>(values.size()); }
 
   Shape shape;
@@ -37,10 +37,10 @@ struct Array {
   std::size_t offset(auto... at) const {
     Index sum = 0;
     std::size_t d = 0;
-    ((sum = sum * extents[d++] + at), ...);
+    ((sum = sum * extents_[d++] + at), ...);
     return static_cast<std::size_t>(sum);
   }
-  std::array<Index, Shape::kMaxRank> extents{};
+  std::array<Index, Shape::kMaxRank> extents_{};
 };
 
 // The array whose element i is f(x_i), or f(x_i, y_i).

@@ -21,7 +21,7 @@ struct Path {
   DType in, out;
 };
 
-void PrintTo(const Path& path, std::ostream* stream) { *stream << path.name; }
+std::ostream& operator<<(std::ostream& stream, const Path& path) { return stream << path.name; }
 
 class ProductPaths : public ::testing::TestWithParam<Path> {
  protected:
