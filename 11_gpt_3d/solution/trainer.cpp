@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
 
 #include "common/core/error.h"
 #include "common/optim/clip.h"
@@ -15,13 +16,16 @@ const TrainConfig& validated(const TrainConfig& config) {
   return config;
 }
 
+std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
+
+// Steps are counted from 1 where a person reads them.
 void require_finite(std::int64_t step, const StepReport& report) {
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
   fail(fmt::format(
       "step {}: the loss is {} and the norm of the gradients {}. The usual causes: a learning rate "
       "that is too high (it is {:.3g} in this step; try a third of it, or a longer warm-up), no "
       "clipping (--clip 1), or too short a precision (try --precision f32)",
-      step, report.loss, report.gradient_norm, report.learning_rate));
+      step + 1, in_words(report.loss), in_words(report.gradient_norm), report.learning_rate));
 }
 
 }  // namespace
