@@ -132,14 +132,16 @@ int train(const Options& options) {
   const double begin = clock.now();
   std::int64_t step = 0;
   try {
-    while (step < config.steps && !interrupt.requested()) {
+    for (bool last = false; !last;) {
       trace.record(step >= 1 && step <= options.trace_steps);  // the first step fills the caches
       const double step_begin = clock.now();
       device.reset_peaks();
       const StepReport report = trainer.step(data);
       const double seconds = clock.now() - step_begin;
       ++step;
-      const bool last = step == config.steps || interrupt.requested();
+      const Ledger ledger = device.ledger();  // of the step, without evaluation
+      // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
+      last = step == config.steps || interrupt.requested();
       const bool evaluate =
           last || (options.eval_interval > 0 && step % options.eval_interval == 0);
       if (evaluate) validation_loss = trainer.evaluate(validation);
@@ -147,7 +149,7 @@ int train(const Options& options) {
       if (evaluate) history.validation.push_back({step, validation_loss});
       const double utilisation = trainer.flops_per_step() / seconds / peak;
       folder.append_metrics(metrics_line(step, report, evaluate ? validation_loss : std::nan(""),
-                                         tokens / seconds, utilisation, device.ledger()));
+                                         tokens / seconds, utilisation, ledger));
       const double elapsed = clock.now() - begin;
       progress.show(
           {step, config.steps, report.loss, validation_loss,
