@@ -18,6 +18,22 @@ aisc_require(fmt libfmt-dev CONFIG)
 aisc_require(nlohmann_json nlohmann-json3-dev CONFIG)
 aisc_require(CLI11 libcli11-dev CONFIG)
 
+# Libraries that come without a CMake package: aisc_utf8proc (classes of Unicode characters) and
+# aisc_xxhash (checksums), each with its header's folder.
+foreach(library IN ITEMS utf8proc xxhash)
+  string(TOUPPER "${library}" name)
+  find_path(AISC_${name}_INCLUDE ${library}.h)
+  find_library(AISC_${name}_LIBRARY NAMES ${library})
+  if(NOT AISC_${name}_INCLUDE OR NOT AISC_${name}_LIBRARY)
+    message(FATAL_ERROR "${library} was not found: header ${library}.h: ${AISC_${name}_INCLUDE}, "
+      "library: ${AISC_${name}_LIBRARY} (Debian and Ubuntu: lib${library}-dev). `./aisc setup` "
+      "installs what is missing.")
+  endif()
+  add_library(aisc_${library} INTERFACE)
+  target_include_directories(aisc_${library} SYSTEM INTERFACE "${AISC_${name}_INCLUDE}")
+  target_link_libraries(aisc_${library} INTERFACE "${AISC_${name}_LIBRARY}")
+endforeach()
+
 # Google Benchmark and GoogleTest only where they are used.
 find_package(benchmark CONFIG QUIET)
 if(AISC_TESTS)

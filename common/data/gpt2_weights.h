@@ -1,0 +1,50 @@
+// GPT-2's weights as Hugging Face stores them (transformers, modeling_gpt2.py), to and from ours.
+//
+//   theirs                        ours                              theirs -> ours
+//   wte.weight (V, C)             wte.weight (V padded, C)          rows; the padding is 0
+//   wpe.weight (T, C)             wpe.weight (T, C)                 the first T rows
+//   h.N.ln_1.{weight,bias}        blocks.N.norm1.{weight,bias}      as they are
+//   h.N.attn.c_attn.weight        blocks.N.attention.qkv.weight     (C, 3 H D) -> (H, 3, D, C)
+//   h.N.attn.c_attn.bias          blocks.N.attention.qkv.bias       (3 H D) -> (H, 3, D)
+//   h.N.attn.c_proj.weight        blocks.N.attention.project.weight transposed
+//   h.N.ln_2, h.N.mlp.c_fc, h.N.mlp.c_proj: likewise norm2, mlp.fc, mlp.project
+//   ln_f.{weight,bias}            norm.{weight,bias}                as they are
+#pragma once
+
+#include <string>
+
+#include "common/data/safetensors.h"
+#include "common/nn/gpt.h"
+#include "common/nn/parameter_store.h"
+
+namespace aisc {
+
+// The sizes of the model in a file, told by its tensors' shapes. The number of heads does not show
+// in them: it is read from config.json beside the file (n_head), else it is width / 64, as in all
+// of GPT-2's sizes. Throws Error: not a GPT-2 (which tensor is missing or has which shape), a
+// config.json that says otherwise (another activation, epsilon, n_inner).
+GptConfig gpt2_config(const Safetensors& file);
+
+// Reads all parameters. Names may begin with "transformer."; causal masks (attn.bias) are ignored;
+// lm_head.weight must equal wte.weight. A model with a shorter context takes the first positions.
+// Throws Error naming the tensor: missing, of another shape, unknown.
+void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
+                       const ParameterStore& parameters);
+
+// Writes model.safetensors and config.json into `folder`, which transformers' from_pretrained
+// opens, in the parameters' type. Returns the checksum of model.safetensors. end_of_text: the
+// token's id, -1 for none.
+std::uint64_t write_gpt2_weights(const std::string& folder, const GptConfig& config,
+                                 const ParameterStore& parameters, std::int32_t end_of_text);
+
+// One parameter's values in Hugging Face's layout and back, for gradients and tests, too:
+// parameter names as above. Same dtype on both sides.
+struct Gpt2Tensor {
+  std::string name;  // theirs, without "transformer."
+  Shape shape;       // theirs
+};
+Gpt2Tensor gpt2_tensor(const std::string& parameter, const GptConfig& config);
+void to_gpt2(View theirs, ConstView ours, const std::string& parameter, const GptConfig& config);
+void from_gpt2(View ours, ConstView theirs, const std::string& parameter, const GptConfig& config);
+
+}  // namespace aisc

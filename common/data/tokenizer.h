@@ -1,0 +1,60 @@
+// Byte-pair encoding, GPT-2's way (Sennrich et al., 2016; Radford et al., 2019): text is cut into
+// words, a word is its bytes, and pairs of neighbours are merged in the order in which training
+// found them. Any string of bytes can be encoded, and decoding gives back exactly those bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace aisc {
+
+class Tokenizer {
+ public:
+  // What GPT-2's end of a document is called.
+  static constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+  // 256 tokens, token b is the byte b, nothing is merged.
+  static Tokenizer bytes();
+
+  // `path`: a folder with tokenizer.json, or vocab.json and merges.txt, or (as OpenAI named them)
+  // encoder.json and vocab.bpe; or one such file. Throws Error (file, line or byte offset, found,
+  // expected).
+  static Tokenizer read(const std::string& path);
+  // The same from the files' contents; the names are for errors.
+  static Tokenizer from_vocab_and_merges(std::string_view vocab_json, std::string_view merges,
+                                         const std::string& vocab_name = "vocab.json",
+                                         const std::string& merges_name = "merges.txt");
+  static Tokenizer from_tokenizer_json(std::string_view json,
+                                       const std::string& name = "tokenizer.json");
+
+  // Learns merges from `text` until the vocabulary has `vocabulary` entries: the 256 bytes in
+  // GPT-2's order, the merges, and the end of text, last. Of pairs that are equally frequent the
+  // one with the smaller ids wins, as in Hugging Face's trainer. Throws Error: vocabulary < 257, or
+  // more than the text has pairs for (it says how many it found).
+  static Tokenizer train(std::string_view text, std::int64_t vocabulary);
+
+  // Writes tokenizer.json, vocab.json and merges.txt, which `transformers` and `tokenizers` open.
+  void write(const std::string& folder) const;
+
+  std::int64_t vocabulary() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  // Throws Error naming an id outside [0, vocabulary).
+  std::string decode(std::span<const std::int32_t> ids) const;
+  const std::string& bytes_of(std::int32_t id) const;          // throws as decode does
+  std::optional<std::int32_t> end_of_text() const;             // its id, if there is one
+  std::uint64_t hash() const;  // equal where two tokenizers encode alike
+
+ private:
+  Tokenizer() = default;
+
+  std::vector<std::string> tokens_;  // by id: the bytes that it stands for
+};
+
+}  // namespace aisc

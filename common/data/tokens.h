@@ -1,0 +1,62 @@
+// Tokens in a row: in memory, or in llm.c's token files (.bin), which may be larger than memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/core/files.h"
+
+namespace aisc {
+
+// Looks at tokens of one byte or two. Does not own them.
+class TokenView {
+ public:
+  TokenView() = default;
+  TokenView(std::span<const std::uint8_t> tokens) : bytes_(tokens.data()), size_(ssize(tokens)) {}
+  TokenView(std::span<const std::uint16_t> tokens) : pairs_(tokens.data()), size_(ssize(tokens)) {}
+  TokenView(const std::vector<std::uint8_t>& tokens) : TokenView(std::span(tokens)) {}
+  TokenView(const std::vector<std::uint16_t>& tokens) : TokenView(std::span(tokens)) {}
+
+  std::int64_t size() const { return size_; }
+  std::int32_t operator[](std::int64_t i) const { return bytes_ ? bytes_[i] : pairs_[i]; }
+  // Tokens [begin, end). Throws Error outside [0, size].
+  TokenView part(std::int64_t begin, std::int64_t end) const;
+  // Writes tokens begin .. begin + count - 1 to `to`; the caller keeps to the size.
+  void copy(std::int64_t begin, std::int64_t count, std::int32_t* to) const;
+  std::int32_t largest() const;  // -1 if there are none; reads every token
+  std::uint64_t hash() const;    // of the tokens as 16-bit values and their number
+
+ private:
+  const std::uint8_t* bytes_ = nullptr;
+  const std::uint16_t* pairs_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+// llm.c's format for data: 256 int32 in little-endian order (magic 20240520, version 1, the number
+// of tokens, zeros), then the tokens as uint16.
+class TokenFile {
+ public:
+  static constexpr std::int32_t kMagic = 20240520, kVersion = 1;
+  static constexpr std::int64_t kHeaderBytes = 256 * 4;
+
+  // Maps the file. Throws Error (path, offset, found, expected): too short for a header, another
+  // magic or version, a count that is not the file's length.
+  explicit TokenFile(const std::string& path);
+
+  TokenView tokens() const { return tokens_; }
+
+ private:
+  MappedFile file_;
+  TokenView tokens_;
+};
+
+// The tokens of a file's bytes, which the view looks at; `name` is for errors, as above.
+TokenView parse_token_file(std::span<const std::uint8_t> bytes, const std::string& name);
+
+// Written whole or not at all. Throws Error: a token outside [0, 65536), more than 2^31 - 1 tokens
+// (the header counts in int32), the disk.
+void write_token_file(const std::string& path, TokenView tokens);
+
+}  // namespace aisc
