@@ -2,34 +2,53 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
-#include "11_gpt_3d/sample.h"
+#include "11_gpt_3d/dataset.h"
+#include "11_gpt_3d/generate.h"
 #include "11_gpt_3d/trainer.h"
 
 namespace aisc {
 
 struct Options {
-  TrainConfig train;
-  std::string corpus;  // a file or a folder; empty: the course's own texts and sources
-  std::string out;     // empty: runs/<time>
+  TrainConfig train;  // vocabulary 0: the tokenizer's
+  DatasetOptions data;
+  std::string out;                   // empty: runs/<time>
+  std::string init;                  // a model.safetensors to begin from; empty: random weights
+  std::string resume;                // a run's folder, or one checkpoint of it, to go on with
+  std::string from;                  // a model to generate with, instead of training
+  bool allow_corpus_change = false;  // of a resumed run
+  std::int64_t checkpoint_interval = 250;  // steps between checkpoints; 0: at the end only
+  std::int64_t keep = 2;                   // checkpoints that stay
   std::int64_t eval_interval = 100;  // steps between evaluations; the last step always evaluates
   std::int64_t eval_windows = 64;    // of `context` tokens each
   std::string prompt = "\n";
-  SampleOptions sample;          // of the text at the end; bytes 0: none
+  GenerateOptions sample;        // of the text at each evaluation and at the end; tokens 0: none
   std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json
   int threads = 0;               // 0: the cores that this process may use
 
-  std::string to_json() const;  // config.json: every value that the run depends on
+  std::set<std::string> given;  // flags of the command line (and of --config), "layers"
+
+  // config.json: every value that the run depends on, by flag, in groups. Reading it back as flags
+  // gives these options again.
+  std::string to_json() const;
 };
 
 // Reads the command line (and the file of --config, whose values the command line overrides).
-// Prints help or what is wrong by itself; then `options` is empty and the program ends with
-// `exit_code`.
+// `earlier`: the config.json of a run that is resumed, which both override. Prints help or what is
+// wrong by itself; then `options` is empty and the program ends with `exit_code`.
 struct ParsedOptions {
   std::optional<Options> options;
   int exit_code = 0;
 };
-ParsedOptions parse_options(int argc, const char* const* argv);
+ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier = "{}");
+
+// Which values of two config.json differ.
+struct ChangedFlag {
+  std::string flag, before, now;  // "learning-rate", "0.004", "0.001"
+};
+std::vector<ChangedFlag> changed_flags(const std::string& before, const std::string& now);
 
 }  // namespace aisc

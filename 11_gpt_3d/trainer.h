@@ -38,6 +38,13 @@ class Trainer {
   // Draws the parameters from config.seed. Throws Error for sizes that do not fit together.
   Trainer(const Rank& rank, const TrainConfig& config);
 
+  // To be called after parameters() were filled from elsewhere: the optimizer's master copies of
+  // weights in a shorter type become copies of them.
+  void take_weights();
+  // Goes on as a run that took `steps` steps with `samples` samples, once parameters() and the
+  // optimizer's state() hold what they held then: every later step is bitwise the same.
+  void resume(std::int64_t steps, std::int64_t samples);
+
   // Step number steps_taken(): forward and backward of every micro-batch, clipping, one update.
   // Throws Error, with the weights untouched, if loss or gradients are not finite.
   StepReport step(const BatchSampler& data);
@@ -46,9 +53,12 @@ class Trainer {
   double evaluate(std::span<const Batch> windows) const;
 
   std::int64_t steps_taken() const { return optimizer_.steps(); }
+  std::int64_t samples_taken() const { return samples_; }
   const TrainConfig& config() const { return config_; }
   Gpt& model() { return model_; }
+  const Gpt& model() const { return model_; }
   ParameterStore& parameters() { return store_; }
+  const ParameterStore& parameters() const { return store_; }
   const Optimizer& optimizer() const { return optimizer_; }
   // Model FLOPs of one step, forward and backward (GptConfig::flops_per_token).
   double flops_per_step() const;
@@ -60,6 +70,7 @@ class Trainer {
   ParameterStore store_;
   AdamW optimizer_;
   CosineSchedule schedule_;
+  std::int64_t samples_ = 0;
 };
 
 }  // namespace aisc

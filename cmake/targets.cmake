@@ -4,6 +4,7 @@
 #   aisc_module(11_gpt_3d PROGRAMS train_gpt LIBS ...) a numbered module: library, programs, bench
 #   aisc_test(ops SOURCES ... LIBS ...)                a GoogleTest binary; ctest knows each test
 #   aisc_bench(bench_ops SOURCES ... LIBS ...)         a Google Benchmark binary
+#   aisc_embed(aisc_11_gpt_3d report/page.html ...)    files that a library carries in itself
 
 # Sets `out` to the sources of `folder`. What belongs to an optional package X (cuda, mpi, nccl,
 # onednn) is chosen by name: the folder X/ when the package is in use, else the file no_X.cpp.
@@ -101,6 +102,47 @@ function(aisc_bench target)
   else()
     message(STATUS "${target} is not built: Google Benchmark was not found (libbenchmark-dev)")
   endif()
+endfunction()
+
+# Compiles `files` into `target`: page.html becomes `std::string aisc::embedded::page_html()`. A
+# program then needs no file beside itself. The text is written as raw string literals, in pieces
+# of whole lines, since a compiler need not take a literal above 64 KiB.
+function(aisc_embed target)
+  set(source "// Made by aisc_embed from the files named below.\n#include <string>\n")
+  foreach(file IN LISTS ARGN)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+    file(READ "${file}" rest)
+    set(mark embed)  # ends the literals: must not occur in the text
+    while(rest MATCHES "\\)${mark}\"")
+      string(APPEND mark _)
+    endwhile()
+    get_filename_component(name "${file}" NAME)
+    string(MAKE_C_IDENTIFIER "${name}" name)
+    string(APPEND source "\n// ${file}\nnamespace aisc::embedded {\n"
+      "std::string ${name}();\nstd::string ${name}() {\n  std::string text;\n")
+    while(NOT rest STREQUAL "")
+      string(SUBSTRING "${rest}" 0 16000 piece)
+      string(LENGTH "${rest}" length)
+      if(length GREATER 16000)
+        string(FIND "${piece}" "\n" end REVERSE)
+        if(end LESS 0)
+          message(FATAL_ERROR "${file}: a line is longer than 16,000 bytes, too long to embed")
+        endif()
+        math(EXPR end "${end} + 1")
+        string(SUBSTRING "${rest}" 0 ${end} piece)
+        string(SUBSTRING "${rest}" ${end} -1 rest)
+      else()
+        set(rest "")
+      endif()
+      string(APPEND source "  text += R\"${mark}(${piece})${mark}\";\n")
+    endwhile()
+    string(APPEND source "  return text;\n}\n}  // namespace aisc::embedded\n")
+  endforeach()
+  # Written anew only when it differs, so that nothing is compiled for nothing.
+  set(path "${CMAKE_CURRENT_BINARY_DIR}/${target}_embedded.cpp")
+  file(WRITE "${path}.new" "${source}")
+  configure_file("${path}.new" "${path}" COPYONLY)
+  target_sources(${target} PRIVATE "${path}")
 endfunction()
 
 # Environment of every test: threads that wait sleep, since several tests share the cores. The

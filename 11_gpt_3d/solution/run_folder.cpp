@@ -2,8 +2,6 @@
 
 #include <fmt/chrono.h>
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 
@@ -28,7 +26,9 @@ std::string made_default() {
   return path;
 }
 
-std::string made(const std::string& path) {
+}  // namespace
+
+std::string make_run_folder(const std::string& path) {
   if (path.empty()) return made_default();
   std::error_code error;
   if (fs::exists(path) && !fs::is_directory(path))
@@ -38,20 +38,6 @@ std::string made(const std::string& path) {
   fs::create_directories(path, error);
   if (error) fail("--out " + path + ": cannot be made: " + error.message());
   return path;
-}
-
-}  // namespace
-
-RunFolder::RunFolder(const std::string& path) : path_(made(path)), metrics_(nullptr, std::fclose) {
-  metrics_.reset(std::fopen(file("metrics.jsonl").c_str(), "wbx"));
-  if (!metrics_) fail(file("metrics.jsonl") + ": cannot be written: " + std::strerror(errno));
-}
-
-void RunFolder::append_metrics(const std::string& json_line) {
-  const std::string line = json_line + "\n";
-  const bool written = std::fwrite(line.data(), 1, line.size(), metrics_.get()) == line.size();
-  if (std::fflush(metrics_.get()) != 0 || !written)
-    fail(file("metrics.jsonl") + ": cannot be written: " + std::strerror(errno));
 }
 
 }  // namespace aisc

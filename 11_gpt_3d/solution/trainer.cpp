@@ -67,6 +67,18 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config)
                 .warmup_steps = config.warmup_steps,
                 .total_steps = config.steps} {}
 
+void Trainer::take_weights() {
+  for (const Optimizer::State& state : optimizer_.state())
+    for (const Parameter* p : store_.parameters())
+      if (state.name == p->name + "/master")
+        ops::cast(state.value, p->value.reshaped({p->value.count()}));
+}
+
+void Trainer::resume(std::int64_t steps, std::int64_t samples) {
+  optimizer_.resume(steps);
+  samples_ = samples;
+}
+
 StepReport Trainer::step(const BatchSampler& data) {
   const std::int64_t step = steps_taken(), part = config_.batch / config_.micro_batches;
   const auto tokens = static_cast<double>(config_.batch * config_.model.context);
@@ -77,7 +89,7 @@ StepReport Trainer::step(const BatchSampler& data) {
     const auto span = rank_.trace.span("other", fmt::format("micro-batch {}", m));
     const Batch batch = [&] {
       const auto data_span = rank_.trace.span("data");
-      return data.batch(rank_.device, step * config_.batch + m * part, part);
+      return data.batch(rank_.device, samples_ + m * part, part);
     }();
     report.loss +=
         forward_backward(model_, batch.tokens, batch.targets, pass, 1.0 / tokens) / tokens;
@@ -92,6 +104,7 @@ StepReport Trainer::step(const BatchSampler& data) {
   const auto span = rank_.trace.span("optimizer");
   optimizer_.step({.learning_rate = report.learning_rate,
                    .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
+  samples_ += config_.batch;
   return report;
 }
 

@@ -28,9 +28,13 @@ void Trace::end() noexcept try {
   const double now = clock_.now(), length = now - open.begin_seconds;
   seconds_[open.part] += length - open.nested_seconds;
   if (!current.open.empty()) current.open.back().nested_seconds += length;
-  if (recording_)
-    events_.push_back({open.name.empty() ? open.part : std::move(open.name), open.part,
-                       open.begin_seconds, now, current.index});
+  if (!recording_) return;
+  events_.push_back({open.name.empty() ? open.part : std::move(open.name), open.part,
+                     open.begin_seconds, now, current.index});
+  if (!watched_) return;
+  const Ledger ledger = watched_->ledger();
+  for (std::size_t p = 0; p < kPurposeCount; ++p)
+    events_.back().live_bytes[p] = ledger.purposes[p].live_bytes;
 } catch (const std::exception&) {
   // A trace without memory loses a span; the program that it watches goes on.
 }
@@ -38,6 +42,11 @@ void Trace::end() noexcept try {
 void Trace::record(bool on) {
   const std::lock_guard lock(mutex_);
   recording_ = on;
+}
+
+void Trace::watch(const Device* device) {
+  const std::lock_guard lock(mutex_);
+  watched_ = device;
 }
 
 std::vector<TraceEvent> Trace::events() const {
@@ -62,7 +71,7 @@ void Trace::write_chrome_json(const std::string& path) const {
                   {"name", "process_name"},
                   {"pid", rank_},
                   {"args", {{"name", "rank " + std::to_string(rank_)}}}});
-  for (const TraceEvent& e : events())
+  for (const TraceEvent& e : events()) {
     rows.push_back({{"ph", "X"},
                     {"name", e.name},
                     {"cat", e.part},
@@ -70,6 +79,16 @@ void Trace::write_chrome_json(const std::string& path) const {
                     {"tid", e.lane},
                     {"ts", e.begin_seconds * 1e6},  // microseconds
                     {"dur", (e.end_seconds - e.begin_seconds) * 1e6}});
+    if (!watched_) continue;
+    nlohmann::json live;
+    for (std::size_t p = 0; p < kPurposeCount; ++p)
+      live[name_of(static_cast<Purpose>(p))] = e.live_bytes[p];
+    rows.push_back({{"ph", "C"},
+                    {"name", "live bytes"},
+                    {"pid", rank_},
+                    {"ts", e.end_seconds * 1e6},
+                    {"args", live}});
+  }
   write_file(path, nlohmann::json{{"traceEvents", rows}, {"displayTimeUnit", "ms"}}.dump() + "\n");
 }
 

@@ -2,6 +2,7 @@
 // the trace keeps both the single spans (for a picture) and the time of each part (for a table).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/core/clock.h"
+#include "common/core/device.h"
 
 namespace aisc {
 
@@ -19,6 +21,7 @@ struct TraceEvent {
   double begin_seconds;
   double end_seconds;
   int lane;  // 0: the first thread that wrote to this trace, 1: the second, ...
+  std::array<std::int64_t, kPurposeCount> live_bytes{};  // at its end, of the watched device
 };
 
 class Trace {
@@ -44,14 +47,18 @@ class Trace {
 
   // Single spans are kept only while recording (off at first); times by part always.
   void record(bool on);
+  // Events hold what `device` has live when they end; null, as at first: they do not. The device
+  // must outlive the trace.
+  void watch(const Device* device);
   std::vector<TraceEvent> events() const;  // in the order in which they ended
   // Seconds per part, without the time of spans nested inside: the values add up to the traced
   // time.
   std::map<std::string, double> seconds_by_part() const;
   void reset();  // forgets events and times
 
-  // Chrome's trace format, which Perfetto opens; the process is the rank. Written under a temporary
-  // name and renamed. Throws Error naming the file.
+  // Chrome's trace format, which Perfetto opens; the process is the rank. Memory of a watched
+  // device is a counter for each purpose. Written whole or not at all. Throws Error naming the
+  // file.
   void write_chrome_json(const std::string& path) const;
 
  private:
@@ -72,6 +79,7 @@ class Trace {
   const int rank_;
   mutable std::mutex mutex_;
   bool recording_ = false;
+  const Device* watched_ = nullptr;
   std::map<std::thread::id, Lane> lanes_;
   std::vector<TraceEvent> events_;
   std::map<std::string, double> seconds_;

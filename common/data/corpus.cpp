@@ -143,8 +143,7 @@ Corpus read_corpus(const std::string& path, const CorpusOptions& options) {
 Corpus split_text(std::span<const std::uint8_t> text) {
   Corpus corpus;
   corpus.files = 1;
-  corpus.hash = 0xcbf29ce484222325u;
-  for (const std::uint8_t byte : text) corpus.hash = (corpus.hash ^ byte) * 0x100000001b3u;
+  corpus.hash = checksum(text);
   const auto take = [&](Text& part, std::int64_t begin, std::int64_t end) {
     part.insert(part.end(), text.begin() + begin, text.begin() + end);
   };

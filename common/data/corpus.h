@@ -30,7 +30,7 @@ struct Corpus {
   std::vector<std::uint8_t> validation;
   std::int64_t files = 0;    // that the text consists of
   std::int64_t skipped = 0;  // that the folder holds besides: other names, too large, not text
-  std::uint64_t hash = 0;    // of the whole text (FNV-1a): equal where two runs saw the same
+  std::uint64_t hash = 0;    // of the whole text: equal where two runs saw the same
 };
 
 // Reads `path`. A file is taken as it is. The files of a folder come in the order of their paths,

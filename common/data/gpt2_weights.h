@@ -21,8 +21,9 @@ namespace aisc {
 
 // The sizes of the model in a file, told by its tensors' shapes. The number of heads does not show
 // in them: it is read from config.json beside the file (n_head), else it is width / 64, as in all
-// of GPT-2's sizes. Throws Error: not a GPT-2 (which tensor is missing or has which shape), a
-// config.json that says otherwise (another activation, epsilon, n_inner).
+// of GPT-2's sizes. Throws Error: not a GPT-2 (which tensor is missing, unknown or of which shape),
+// a config.json that says otherwise (another activation, epsilon, n_inner). What it returns is in
+// the file: a model of these sizes takes no more memory than the file has.
 GptConfig gpt2_config(const Safetensors& file);
 
 // Reads all parameters. Names may begin with "transformer."; causal masks (attn.bias) are ignored;
@@ -32,10 +33,9 @@ void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
                        const ParameterStore& parameters);
 
 // Writes model.safetensors and config.json into `folder`, which transformers' from_pretrained
-// opens, in the parameters' type. Returns the checksum of model.safetensors. end_of_text: the
-// token's id, -1 for none.
-std::uint64_t write_gpt2_weights(const std::string& folder, const GptConfig& config,
-                                 const ParameterStore& parameters, std::int32_t end_of_text);
+// opens, in the parameters' type. end_of_text: the token's id, -1 for none.
+void write_gpt2_weights(const std::string& folder, const GptConfig& config,
+                        const ParameterStore& parameters, std::int32_t end_of_text = -1);
 
 // One parameter's values in Hugging Face's layout and back, for gradients and tests, too:
 // parameter names as above. Same dtype on both sides.

@@ -44,6 +44,7 @@ class Safetensors {
   // Copies a tensor into `to`, host memory of the same shape. Floating types are converted (an F16
   // file into an F32 model), others must be equal. Throws Error naming both shapes or types.
   void read(const std::string& name, View to) const;
+  bool equal(const std::string& a, const std::string& b) const;  // same type, shape and bytes
 
  private:
   void parse();
@@ -72,17 +73,13 @@ class SafetensorsWriter {
   // The next tensor, in the order of the specs, in host memory. Throws Error if it is not the one
   // promised.
   void append(ConstView value);
-  // Throws Error if tensors are missing. Returns the checksum of the whole file.
-  std::uint64_t commit();
+  void commit();  // throws Error if tensors are missing
 
  private:
-  void write(const void* bytes, std::size_t count);
-
   std::string path_;
   std::vector<SafetensorsSpec> specs_;
   std::size_t next_ = 0;
   AtomicFile file_;
-  Checksum checksum_;
 };
 
 }  // namespace aisc

@@ -55,8 +55,8 @@ class TokenFile {
 // The tokens of a file's bytes, which the view looks at; `name` is for errors, as above.
 TokenView parse_token_file(std::span<const std::uint8_t> bytes, const std::string& name);
 
-// Written whole or not at all. Throws Error: a token outside [0, 65536), more than 2^31 - 1 tokens
-// (the header counts in int32), the disk.
+// Written whole or not at all. Throws Error: more than 2^31 - 1 tokens
+// (the header counts in int32); the disk.
 void write_token_file(const std::string& path, TokenView tokens);
 
 }  // namespace aisc

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/core/error.h"
+#include "common/nn/key_value_cache.h"
 
 namespace aisc {
 
@@ -20,19 +21,41 @@ CausalSelfAttention::CausalSelfAttention(const Rank& rank, const std::string& na
 }
 
 Tensor CausalSelfAttention::forward(Tensor x, Saved& saved, const Pass& pass) const {
-  const std::int64_t B = x.shape()[0], T = x.shape()[1], C = x.shape()[2];
   Tensor qkv = qkv_.forward(std::move(x), saved, pass);  // (B, T, H*3*D)
+  Tensor out = pass.cache ? attend_cached(qkv, pass) : attend(qkv, saved);
+  return dropout_.forward(project_.forward(std::move(out), saved, pass), saved, pass);
+}
+
+// The attention of a whole sequence, and what its backward needs.
+Tensor CausalSelfAttention::attend(const Tensor& qkv, Saved& saved) const {
+  const auto span = rank_.trace.span("attention", name_);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   const DType statistics = qkv.dtype() == DType::F64 ? DType::F64 : DType::F32;
   Tensor out({B, T, C}, qkv.dtype(), qkv.device());              // (B, T, H*D)
   Tensor log_sum_exp({B, heads_, T}, statistics, qkv.device());  // (B, H, T)
-  {
-    const auto span = rank_.trace.span("attention", name_);
-    ops::causal_attention(out, log_sum_exp, qkv, heads_);
-  }
-  saved.push(std::move(qkv));
+  ops::causal_attention(out, log_sum_exp, qkv, heads_);
+  saved.push(qkv.share());
   saved.push(out.share());
   saved.push(std::move(log_sum_exp));
-  return dropout_.forward(project_.forward(std::move(out), saved, pass), saved, pass);
+  return out;
+}
+
+// The attention of tokens that follow those in the cache. Where there are none, the tokens are the
+// whole sequence so far, which the tiled operation is faster at.
+Tensor CausalSelfAttention::attend_cached(const Tensor& qkv, const Pass& pass) const {
+  if (pass.training)
+    fail("attention: " + name_ + ": a key-value cache is for generation, and this is training");
+  const std::int64_t first = pass.cache->length();
+  const View keys_values = pass.cache->layer(name_, qkv, heads_);  // (B, 2H, S, D)
+  ops::store_keys_values(keys_values, qkv, heads_, first);
+  if (first == 0) {
+    Saved nothing = Saved::nothing();
+    return attend(qkv, nothing);
+  }
+  const auto span = rank_.trace.span("attention", name_);
+  Tensor out(qkv.shape().with(-1, qkv.shape()[2] / 3), qkv.dtype(), qkv.device());  // (B, T, H*D)
+  ops::cached_attention(out, qkv, keys_values, heads_, first);
+  return out;
 }
 
 Tensor CausalSelfAttention::backward(Tensor dy, Saved& saved, const Pass& pass) {

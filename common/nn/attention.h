@@ -9,7 +9,8 @@ namespace aisc {
 // x (B, T, C) -> project(attention(queries, keys, values)). The fused weight `qkv` (3C, C) is
 // head-major (H, 3, D, C), so that a tensor-parallel shard of it is a slice of rows. Scores are
 // never stored: saved are qkv (3C per token), the output (C per token) and one number per token and
-// head.
+// head. With pass.cache, x is the next tokens of a sequence whose earlier keys and values are in
+// the cache, and theirs are added to it; forward then throws Error in training.
 class CausalSelfAttention final : public Layer {
  public:
   struct Options {
@@ -26,6 +27,9 @@ class CausalSelfAttention final : public Layer {
   std::vector<Parameter*> parameters() override;
 
  private:
+  Tensor attend(const Tensor& qkv, Saved& saved) const;
+  Tensor attend_cached(const Tensor& qkv, const Pass& pass) const;
+
   Rank rank_;
   std::string name_;
   std::int64_t heads_;

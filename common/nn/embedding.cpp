@@ -4,11 +4,12 @@
 
 namespace aisc {
 
-Embedding::Embedding(const Rank& rank, const std::string& name, std::int64_t rows,
-                     std::int64_t context, std::int64_t width, DType dtype)
+Embedding::Embedding(const Rank& rank, const std::string& name, std::int64_t vocabulary,
+                     std::int64_t rows, std::int64_t context, std::int64_t width, DType dtype)
     : rank_(rank),
       dtype_(dtype),
-      table_(whole_parameter(name + "wte.weight", {rows, width}, Init::normal(0.02), true)),
+      table_(whole_parameter(name + "wte.weight", {rows, width},
+                             Init::normal(0.02, vocabulary * width), true)),
       positions_(whole_parameter(name + "wpe.weight", {context, width}, Init::normal(0.02), true)) {
 }
 

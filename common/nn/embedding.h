@@ -8,10 +8,10 @@ namespace aisc {
 // tokens (B, T) I32 -> table[token] + positions[t]  (B, T, C). backward returns an empty tensor.
 class Embedding final : public Layer {
  public:
-  // table (rows, width) named <name>.wte.weight, positions (context, width) named
-  // <name>.wpe.weight.
-  Embedding(const Rank& rank, const std::string& name, std::int64_t rows, std::int64_t context,
-            std::int64_t width, DType dtype);
+  // table (rows, width) named <name>.wte.weight, of which the rows from `vocabulary` on are padding
+  // and 0; positions (context, width) named <name>.wpe.weight.
+  Embedding(const Rank& rank, const std::string& name, std::int64_t vocabulary, std::int64_t rows,
+            std::int64_t context, std::int64_t width, DType dtype);
 
   Tensor forward(Tensor tokens, Saved& saved, const Pass& pass) const override;
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;

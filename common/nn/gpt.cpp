@@ -42,8 +42,8 @@ void GptConfig::validate() const {
 Gpt::Gpt(const Rank& rank, const GptConfig& config)
     : config_(config), loss_(rank, config.vocabulary) {
   config.validate();
-  auto embedding = std::make_unique<Embedding>(rank, "", config.table_rows(), config.context,
-                                               config.width, config.dtype);
+  auto embedding = std::make_unique<Embedding>(rank, "", config.vocabulary, config.table_rows(),
+                                               config.context, config.width, config.dtype);
   embedding_ = embedding.get();
   layers_.push_back(std::move(embedding));
   layers_.push_back(std::make_unique<Dropout>(rank, "dropout", config.dropout, config.seed));

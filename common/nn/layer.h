@@ -14,6 +14,8 @@
 
 namespace aisc {
 
+class KeyValueCache;  // of a sequence that is being generated: common/nn/key_value_cache.h
+
 // A stack of tensors: forward pushes, backward pops. The driver owns one per micro-batch and layer,
 // so that activations in flight can be counted, dropped and recomputed, or moved to the host.
 class Saved {
@@ -49,6 +51,7 @@ struct Pass {
   std::int64_t first_sample = 0;      // index of x's first row in the global batch
   std::int64_t first_token = 0;       // index of x's first token in the sequence
   DeferredGrads* deferred = nullptr;  // null: weight gradients are computed at once
+  KeyValueCache* cache = nullptr;     // null: all tokens of the sequence are in x
 };
 
 class Layer {

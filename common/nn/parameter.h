@@ -13,10 +13,13 @@ namespace aisc {
 struct Init {
   enum class Kind { Constant, Normal };
   Kind kind = Kind::Constant;
-  double value = 0;  // the constant, or the standard deviation
+  double value = 0;         // the constant, or the standard deviation
+  std::int64_t drawn = -1;  // elements from this global index on start at 0: padding; -1: none
 
   static Init constant(double value) { return {Kind::Constant, value}; }
-  static Init normal(double stddev) { return {Kind::Normal, stddev}; }
+  static Init normal(double stddev, std::int64_t drawn = -1) {
+    return {Kind::Normal, stddev, drawn};
+  }
 };
 
 // The ranks whose gradients of a parameter add up.

@@ -31,9 +31,10 @@ void draw_normal(const Parameter& p, std::uint64_t seed) {
   const GlobalIndex global(p);
   T* value = p.value.data<T>();
   const std::int64_t count = p.shape.count();
+  const auto drawn = static_cast<std::uint64_t>(p.init.drawn);  // -1: more than there can be
 #pragma omp parallel for
   for (std::int64_t i = 0; i < count; ++i)
-    value[i] = static_cast<T>(p.init.value * random.normal(global(i)));
+    value[i] = static_cast<T>(global(i) < drawn ? p.init.value * random.normal(global(i)) : 0.0);
 }
 
 }  // namespace
@@ -50,13 +51,15 @@ Parameter whole_parameter(std::string name, const Shape& shape, Init init, bool 
 ParameterStore::ParameterStore(Device& device, std::vector<Unit> units, const Options& options)
     : units_(std::move(units)), layout_(units_, options.ranks) {
   values_ = Tensor::zeros({layout_.count()}, options.value_dtype, device, Purpose::Parameters);
-  grads_ = Tensor::zeros({layout_.count()}, options.grad_dtype, device, Purpose::Gradients);
+  if (options.gradients)
+    grads_ = Tensor::zeros({layout_.count()}, options.grad_dtype, device, Purpose::Gradients);
   for (std::size_t u = 0; u < units_.size(); ++u) {
     for (std::size_t i = 0; i < units_[u].parameters.size(); ++i) {
       Parameter& p = *units_[u].parameters[i];
       const FlatRange range = layout_.units()[u].parameters[i];
       p.value = values_.view().flat(range.begin, range.count()).reshaped(p.shape);
-      p.grad = grads_.view().flat(range.begin, range.count()).reshaped(p.shape);
+      if (options.gradients)
+        p.grad = grads_.view().flat(range.begin, range.count()).reshaped(p.shape);
       p.has_grad = false;
       parameters_.push_back(&p);
     }

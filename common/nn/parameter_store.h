@@ -14,6 +14,7 @@ class ParameterStore {
     DType value_dtype = DType::F32;
     DType grad_dtype = DType::F32;  // F32 beside BF16 values accumulates without rounding
     int ranks = 1;                  // the ranks that units are padded for
+    bool gradients = true;          // false, for a model that only generates: grad stays empty
   };
 
   // Allocates two flat tensors (purposes Parameters and Gradients) and points every parameter's

@@ -31,6 +31,19 @@ void check_heads(const Checks& checks, const ConstView& qkv, std::int64_t heads)
                 "a multiple of 3 * heads");
 }
 
+// keys_values (B, 2 H, S, D) has room for the tokens of qkv from `first` on.
+void check_cache(const Checks& checks, const ConstView& keys_values, const ConstView& qkv,
+                 std::int64_t heads, std::int64_t first) {
+  check_heads(checks, qkv, heads);
+  checks.rank("keys_values", keys_values, 4);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], D = qkv.shape()[2] / (3 * heads);
+  const std::int64_t S = keys_values.shape()[2];
+  checks.is("keys_values", keys_values, {B, 2 * heads, S, D}, qkv.dtype());
+  checks.number("first", static_cast<double>(first), first >= 0, "0 or more");
+  checks.number("first + the tokens of qkv", static_cast<double>(first + T), first <= S - T,
+                "at most the tokens that keys_values has room for");
+}
+
 void check_state(const Checks& checks, const View& weight, const View& master,
                  const ConstView& gradient) {
   const DType dtype = weight.dtype();
@@ -224,6 +237,23 @@ void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstVi
   checks.is("dqkv", dqkv, qkv.shape(), qkv.dtype());
   checks.on_host();
   cpu::causal_attention_backward(dqkv, dout, qkv, out, log_sum_exp, heads);
+}
+
+void store_keys_values(View keys_values, ConstView qkv, std::int64_t heads, std::int64_t first) {
+  const Checks checks("store_keys_values", "qkv", qkv);
+  check_cache(checks, keys_values, qkv, heads, first);
+  checks.on_host();
+  cpu::store_keys_values(keys_values, qkv, heads, first);
+}
+
+void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64_t heads,
+                      std::int64_t first) {
+  const Checks checks("cached_attention", "qkv", qkv);
+  check_cache(checks, keys_values, qkv, heads, first);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  checks.is("out", out, {B, T, C}, qkv.dtype());
+  checks.on_host();
+  cpu::cached_attention(out, qkv, keys_values, heads, first);
 }
 
 void embedding(View out, ConstView table, ConstView ids, Into into) {

@@ -92,6 +92,18 @@ void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t he
 void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
                                ConstView log_sum_exp, std::int64_t heads);
 
+// Attention of a sequence that grows, for generation: the keys and values of the tokens so far stay
+// in keys_values (B, 2 H, S, D), room for S tokens, in which the keys of head h are [b, 2 h] and
+// its values [b, 2 h + 1]: one head's keys are one stream of memory. qkv (B, T, H * 3 * D) as above
+// holds the tokens first .. first + T - 1. Both throw Error if first + T > S.
+// Copies the keys and values of qkv to their places in keys_values.
+void store_keys_values(View keys_values, ConstView qkv, std::int64_t heads, std::int64_t first);
+// out (B, T, H * D): the queries of qkv attend to keys_values, token first + t to 0 .. first + t.
+// What qkv has of keys and values is not read: store it before. Reads the keys and values once a
+// token, which is best for few tokens; a whole sequence is causal_attention's.
+void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64_t heads,
+                      std::int64_t first);
+
 // ---- tables and classes -------------------------------------------------------------------------
 
 // out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Throws Error naming an id outside [0, V).

@@ -15,7 +15,10 @@ double global_norm(std::span<const ConstView> gradients) {
 
 double clip_factor(double norm, double max_norm) {
   if (!(max_norm >= 0)) fail("clip: max_norm is " + std::to_string(max_norm) + ", expected >= 0");
-  return max_norm == 0 || norm <= max_norm ? 1.0 : max_norm / norm;
+  if (max_norm == 0) return 1;
+  constexpr double kEpsilon = 1e-6;
+  const double factor = max_norm / (norm + kEpsilon);
+  return factor >= 1 ? 1 : factor;  // NaN stays NaN
 }
 
 }  // namespace aisc

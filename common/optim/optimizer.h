@@ -37,6 +37,8 @@ class Optimizer {
   // Updates every slice once.
   void step(const OptimizerStep& options);
   std::int64_t steps() const { return steps_; }  // taken so far
+  // Goes on as if `steps` had been taken, after state() was filled with what it was then.
+  void resume(std::int64_t steps) { steps_ = steps; }
 
   // What must be saved to go on later, by name: "blocks.0.norm1.weight/m". Views into live state.
   struct State {

@@ -16,53 +16,32 @@
 #include "11_gpt_3d/run_folder.h"
 #include "common/core/files.h"
 #include "tests/support/error_says.h"
+#include "tests/support/temporary_folder.h"
 
 namespace aisc {
 namespace {
 
 namespace fs = std::filesystem;
 
-class RunFolderTest : public ::testing::Test {
- protected:
-  RunFolderTest() : folder_(fs::temp_directory_path() / ("aisc_run_" + std::to_string(getpid()))) {
-    fs::remove_all(folder_);
-  }
-  ~RunFolderTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  fs::path folder_;
-};
-
-TEST_F(RunFolderTest, KeepsEachLineOfMetricsAtOnce) {
-  RunFolder run(folder_.string());
-  run.append_metrics("{\"step\":1}");
-  run.append_metrics("{\"step\":2}");
-  EXPECT_EQ(read_file(run.file("metrics.jsonl")), "{\"step\":1}\n{\"step\":2}\n");
-}
-
-TEST_F(RunFolderTest, NeverOverwritesAnEarlierRun) {
-  { RunFolder run(folder_.string()); }
-  write_file((folder_ / "metrics.jsonl").string(), "precious");
-  EXPECT_TRUE(error_says([&] { RunFolder again(folder_.string()); }, {"not empty", "never"}));
-  EXPECT_EQ(read_file((folder_ / "metrics.jsonl").string()), "precious");
-  const std::string file = (folder_ / "metrics.jsonl").string();
-  EXPECT_TRUE(error_says([&] { RunFolder run(file); }, {"a file", "expected a folder"}));
-  EXPECT_TRUE(error_says([&] { RunFolder run(file + "/below"); }, {"cannot be made"}));
+TEST(RunFolder, NeverOverwritesAnEarlierRun) {
+  const TemporaryFolder folder;
+  const std::string run = make_run_folder(folder.path("run")), file = run + "/metrics.jsonl";
+  write_file(file, "precious");
+  EXPECT_TRUE(error_says([&] { make_run_folder(run); }, {"not empty", "never"}));
+  EXPECT_EQ(read_file(file), "precious");
+  EXPECT_TRUE(error_says([&] { make_run_folder(file); }, {"a file", "expected a folder"}));
+  EXPECT_TRUE(error_says([&] { make_run_folder(file + "/below"); }, {"cannot be made"}));
 }
 
 // Two runs that start in the same second: the default folder is made under the working directory.
-TEST_F(RunFolderTest, GivesEveryRunItsOwnDefaultFolder) {
+TEST(RunFolder, GivesEveryRunItsOwnDefaultFolder) {
+  const TemporaryFolder folder;
   const fs::path before = fs::current_path();
-  fs::create_directories(folder_);
-  fs::current_path(folder_);
-  {
-    const RunFolder first(""), second(""), third("");
-    EXPECT_EQ(first.path().substr(0, 5), "runs/");
-    EXPECT_NE(first.path(), second.path());
-    EXPECT_NE(second.path(), third.path());
-  }
+  fs::current_path(folder.path());
+  const std::string first = make_run_folder(""), second = make_run_folder("");
   fs::current_path(before);
+  EXPECT_EQ(first.substr(0, 5), "runs/");
+  EXPECT_NE(first, second);
 }
 
 TEST(Interrupt, TheFirstSignalIsARequest) {
@@ -256,13 +235,30 @@ TEST(Options, AFileGivesValuesThatTheCommandLineOverrides) {
   fs::remove(file);
 }
 
-TEST(Options, AreWrittenAsJson) {
-  const auto parsed = parse({"--steps", "12", "--precision", "f64"});
-  ASSERT_TRUE(parsed.options);
-  const auto json = nlohmann::json::parse(parsed.options->to_json());
+TEST(Options, AreWrittenAsJsonAndReadBackAsFlags) {
+  const auto first = parse({"--steps", "12", "--precision", "bf16", "--gradients", "f32",
+                            "--learning-rate", "0.1234567890123", "--sample", " a \n 'b' \xc3\xa4",
+                            "--corpus", "some text", "--top-p", "0.5"});
+  ASSERT_TRUE(first.options);
+  const std::string config = first.options->to_json();
+  const auto json = nlohmann::json::parse(config);
   EXPECT_EQ(json["training"]["steps"], 12);
-  EXPECT_EQ(json["training"]["precision"], "F64");
-  EXPECT_EQ(json["model"]["vocabulary"], 256);
+  EXPECT_EQ(json["training"]["precision"], "bf16");
+  const char* flags[] = {"train_gpt", "--steps", "13"};
+  const auto second = parse_options(3, flags, config);
+  ASSERT_TRUE(second.options);
+  const auto changes = changed_flags(config, second.options->to_json());
+  ASSERT_EQ(changes.size(), 1u) << "all but what the command line says";
+  EXPECT_EQ(changes[0].flag, "steps");
+  EXPECT_EQ(changes[0].before, "12");
+  EXPECT_EQ(changes[0].now, "13");
+}
+
+TEST(Options, SayWhichFlagsDoNotGoTogether) {
+  EXPECT_FALSE(parse({"--resume", "x", "--out", "y"}).options);
+  EXPECT_FALSE(parse({"--resume", "x", "--init", "y"}).options);
+  EXPECT_FALSE(parse({"--from", "x", "--init", "y"}).options);
+  EXPECT_TRUE(parse({"--from", "x", "--sample", "y"}).options);
 }
 
 }  // namespace

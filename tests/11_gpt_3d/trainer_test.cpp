@@ -7,7 +7,6 @@
 #include <cmath>
 #include <string>
 
-#include "11_gpt_3d/sample.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
@@ -186,27 +185,6 @@ TEST(Trainer, NamesWhatDoesNotFit) {
   message([](TrainConfig& c) { c.gradient_dtype = DType::BF16; }, {"gradients in BF16", "F32"});
   message([](TrainConfig& c) { c.clip = -1; }, {"clip is -1"});
   message([](TrainConfig& c) { c.model.dropout = 1; }, {"dropout is 1"});
-}
-
-TEST(Sample, RepeatsWithTheSameSeedAndStopsWhenAsked) {
-  TestWorld world;
-  TestGpt gpt(world, {.layers = 1, .heads = 1, .width = 8, .context = 16, .vocabulary = 256}, 1,
-              DType::F32);
-  const SampleOptions options{.bytes = 40, .temperature = 1, .seed = 3};
-  const std::string a = sample(world.rank, gpt.model, "abc", options);
-  EXPECT_EQ(a.size(), 40u);
-  EXPECT_EQ(a, sample(world.rank, gpt.model, "abc", options));
-  EXPECT_NE(a, sample(world.rank, gpt.model, "abc", {.bytes = 40, .temperature = 1, .seed = 4}));
-  int left = 5;
-  EXPECT_EQ(sample(world.rank, gpt.model, "abc", options, [&](char) { return --left > 0; }),
-            a.substr(0, 5));
-}
-
-TEST(Sample, SaysWhichVocabularyItNeeds) {
-  TestWorld world;
-  TestGpt gpt(world, odd_config(), 1);
-  EXPECT_TRUE(error_says([&] { sample(world.rank, gpt.model, "", {}); },
-                         {"13 entries", "at least the 256 bytes"}));
 }
 
 }  // namespace

@@ -3,28 +3,23 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 
 #include "common/core/machine.h"
 #include "tests/support/error_says.h"
+#include "tests/support/temporary_folder.h"
 
 namespace aisc {
 namespace {
 
 class Files : public ::testing::Test {
  protected:
-  Files() { std::filesystem::create_directories(folder_); }
-  ~Files() override { std::filesystem::remove_all(folder_); }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
-  std::ptrdiff_t entries() const {
-    return std::distance(std::filesystem::directory_iterator(folder_), {});
-  }
+  std::string path(const char* name) const { return folder_.path(name); }
+  std::ptrdiff_t entries() const { return folder_.entries(); }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::path(::testing::TempDir()) / ("aisc_files_test." + std::to_string(getpid()));
+  const TemporaryFolder folder_;
 };
 
 TEST_F(Files, ComeBackAsTheyWereWritten) {
@@ -39,13 +34,13 @@ TEST_F(Files, ComeBackAsTheyWereWritten) {
 
 TEST_F(Files, ThatCannotBeReadAreNamed) {
   EXPECT_TRUE(error_says([&] { read_file(path("missing")); }, {path("missing"), "No such file"}));
-  EXPECT_TRUE(error_says([&] { read_file(folder_.string()); }, {folder_.string(), "directory"}));
+  EXPECT_TRUE(error_says([&] { read_file(folder_.path()); }, {folder_.path(), "directory"}));
 }
 
 TEST_F(Files, ThatCannotBeWrittenAreNamedAndLeaveNothing) {
   EXPECT_TRUE(
       error_says([&] { write_file(path("no/such/x"), "x"); }, {path("no/such/x"), "No such file"}));
-  std::filesystem::create_directories(folder_ / "taken" / "inside");
+  std::filesystem::create_directories(path("taken/inside"));
   EXPECT_TRUE(error_says([&] { write_file(path("taken"), "x"); }, {path("taken"), "replaced"}));
   EXPECT_EQ(entries(), 1);
 }
@@ -65,6 +60,59 @@ TEST_F(Files, KeepTheOldContentWhenWritingFails) {
   EXPECT_TRUE(result);
   EXPECT_EQ(read_file(path("x")), "the old content");
   EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Files, AppearOnlyWhenTheyAreCommitted) {
+  {
+    AtomicFile dropped(path("x"));
+    dropped.write("half", 4);
+  }
+  EXPECT_EQ(entries(), 0);
+  AtomicFile file(path("x"));
+  file.write("one ", 4);
+  EXPECT_FALSE(std::filesystem::exists(path("x")));
+  file.write("two", 3);
+  file.commit();
+  EXPECT_EQ(read_file(path("x")), "one two");
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Files, AreMappedAsTheyAre) {
+  std::string content(100'001, 'a');
+  content[70'000] = '\0';
+  write_file(path("x"), content);
+  MappedFile first(path("x"));
+  const MappedFile moved = std::move(first);
+  EXPECT_TRUE(first.bytes().empty());  // NOLINT: what a moved mapping promises
+  EXPECT_TRUE(
+      std::equal(moved.bytes().begin(), moved.bytes().end(), content.begin(), content.end()));
+  write_file(path("empty"), "");
+  EXPECT_TRUE(MappedFile(path("empty")).bytes().empty());
+  EXPECT_TRUE(error_says([&] { MappedFile(path("no")); }, {path("no"), "No such file"}));
+  EXPECT_TRUE(error_says([&] { MappedFile(folder_.path()); }, {"not a regular file"}));
+  EXPECT_TRUE(error_says([&] { sync_folder(path("no")); }, {path("no"), "No such file"}));
+  EXPECT_NO_THROW(sync_folder(folder_.path()));
+}
+
+// A mapped file that is replaced, as AtomicFile does, keeps its old bytes for who has it open.
+TEST_F(Files, ThatAreMappedSurviveTheirReplacement) {
+  write_file(path("x"), "old");
+  const MappedFile file(path("x"));
+  write_file(path("x"), "something new");
+  EXPECT_EQ(std::string(file.bytes().begin(), file.bytes().end()), "old");
+}
+
+TEST(Checksum, IsTheSameInOnePieceOrInMany) {
+  std::vector<std::uint8_t> bytes(10'000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * i);
+  Checksum pieces;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += 999)
+    pieces.add(bytes.data() + begin, std::min<std::size_t>(999, bytes.size() - begin));
+  EXPECT_EQ(pieces.value(), checksum(bytes));
+  bytes[5000] ^= 1;
+  EXPECT_NE(pieces.value(), checksum(bytes));
+  EXPECT_EQ(Checksum().value(), checksum({}));
+  EXPECT_EQ(checksum({}), 0x2d06800538d394c2u);  // the published value of XXH3 for no bytes
 }
 
 // ---- machine ------------------------------------------------------------------------------------

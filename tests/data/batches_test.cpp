@@ -58,7 +58,7 @@ TEST(BatchSampler, NeedsOneByteMoreThanAWindow) {
   CpuDevice device;
   const auto text = counting(8);
   EXPECT_NO_THROW(BatchSampler(text, 7, 1).batch(device, 0, 3));
-  EXPECT_TRUE(error_says([&] { BatchSampler(text, 8, 1); }, {"found 8 bytes", "expected 9"}));
+  EXPECT_TRUE(error_says([&] { BatchSampler(text, 8, 1); }, {"found 8 tokens", "expected 9"}));
   EXPECT_TRUE(error_says([&] { BatchSampler(text, 0, 1); }, {"context"}));
 }
 
@@ -71,7 +71,7 @@ TEST(EvenWindows, SpreadFromTheBeginningToTheEnd) {
   EXPECT_EQ(tokens[10], 30);
   EXPECT_EQ(tokens[30], 90);
   EXPECT_EQ(batch.targets.data<std::int32_t>()[39], 100);
-  EXPECT_TRUE(error_says([&] { even_windows(text, 101, 1, device); }, {"found 101 bytes", "102"}));
+  EXPECT_TRUE(error_says([&] { even_windows(text, 101, 1, device); }, {"found 101 tokens", "102"}));
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(All, LayerGradient, ::testing::ValuesIn(kLayers),
 
 TEST(Embedding, GradientOfBothTablesMatchesCentralDifferences) {
   TestWorld world;
-  Embedding layer(world.rank, "", 5, 6, 3, DType::F64);
+  Embedding layer(world.rank, "", 5, 5, 6, 3, DType::F64);
   ParameterStore store(world.device, {{"embedding", layer.parameters()}},
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
   store.initialize(1);

@@ -116,12 +116,23 @@ TEST(Clip, BringsTheGlobalNormDownAndLeavesSmallOnesAlone) {
   const Tensor b = from_doubles({4}, {1}, DType::F32, device);
   const std::vector<ConstView> both{a, b};
   EXPECT_DOUBLE_EQ(global_norm(both), 5.0);
-  EXPECT_DOUBLE_EQ(clip_factor(5, 1), 0.2);
+  EXPECT_NEAR(clip_factor(5, 1), 0.2, 1e-7);
   EXPECT_EQ(clip_factor(0.5, 1), 1.0);
+  EXPECT_EQ(clip_factor(0, 1), 1.0);
   EXPECT_EQ(clip_factor(5, 0), 1.0);
   EXPECT_TRUE(error_says([] { clip_factor(1, -1); }, {"max_norm is -1", ">= 0"}));
   write_doubles(b, {std::numeric_limits<double>::quiet_NaN()});
   EXPECT_TRUE(std::isnan(global_norm(both)));
+  EXPECT_TRUE(std::isnan(clip_factor(global_norm(both), 1)));
+}
+
+// max_norm / (norm + 1e-6), not max_norm / norm: in a tiny norm the difference is not tiny.
+TEST(Clip, DividesByTheNormAndAMillionthAsPyTorchDoes) {
+  EXPECT_DOUBLE_EQ(clip_factor(1e-6, 1e-6), 0.5);
+  EXPECT_DOUBLE_EQ(clip_factor(3e-6, 1e-6), 0.25);
+  EXPECT_DOUBLE_EQ(clip_factor(5, 1), 1 / 5.000001);
+  EXPECT_EQ(clip_factor(1, 1.000001), 1.0);
+  EXPECT_LT(clip_factor(1, 1), 1.0);
 }
 
 TEST(CosineSchedule, WarmsUpThenFallsToTheFloor) {

@@ -42,6 +42,11 @@ void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t he
 void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
                                ConstView log_sum_exp, std::int64_t heads);
 
+// cached_attention.cpp
+void store_keys_values(View keys_values, ConstView qkv, std::int64_t heads, std::int64_t first);
+void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64_t heads,
+                      std::int64_t first);
+
 // tables.cpp
 void embedding(View out, ConstView table, ConstView ids, Into into);
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into);

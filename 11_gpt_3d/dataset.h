@@ -1,0 +1,58 @@
+// What a run learns from: tokens for training and for validation, and the tokenizer they are of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/data/corpus.h"
+#include "common/data/tokenizer.h"
+#include "common/data/tokens.h"
+
+namespace aisc {
+
+struct DatasetOptions {
+  std::string corpus;      // see Dataset::open; empty: the course's own text
+  std::string validation;  // a token file beside a corpus that is one; empty: its last tenth
+  std::string tokenizer;   // "bytes", or a path as Tokenizer::read takes; empty: see open
+};
+
+class Dataset {
+ public:
+  // The corpus is one of
+  //   a text file or a folder of texts: read, divided (common/data/corpus.h) and encoded, by bytes
+  //     where no tokenizer is given;
+  //   a folder that `tokenize` wrote: training.bin, validation.bin and their tokenizer;
+  //   a token file (.bin), mapped, not read: it may be larger than memory. Its tokenizer need not
+  //     be known to train.
+  // Throws Error: what is missing, damaged, too long for 16 bits a token.
+  static Dataset open(const DatasetOptions& options);
+
+  TokenView training() const { return training_; }
+  TokenView validation() const { return validation_; }
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // or null
+  const std::string& description() const { return description_; }  // "213 files, 1.21 MB"
+  // Of all tokens and of what they stand for: equal where two runs see the same.
+  std::uint64_t hash() const;
+
+  // The number of tokens that a model must know: the tokenizer's, or 1 + the largest token where
+  // there is none. Throws Error if a token is larger than the tokenizer knows.
+  std::int64_t vocabulary() const;
+  // Bytes of text in one token of `tokens`, on average; 0 without a tokenizer.
+  double bytes_per_token(TokenView tokens) const;
+
+ private:
+  Dataset() = default;
+  void take_text(Corpus corpus);
+  void take_files(const std::string& training, const std::string& validation);
+
+  std::string description_;
+  std::optional<Tokenizer> tokenizer_;
+  Corpus text_;                            // what views of bytes look at
+  std::vector<std::uint16_t> encoded_[2];  // what views of encoded text look at
+  std::vector<TokenFile> files_;           // what views of files look at
+  TokenView training_, validation_;
+};
+
+}  // namespace aisc

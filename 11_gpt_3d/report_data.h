@@ -1,0 +1,26 @@
+// The data that the report of a run shows (report.h), gathered from what the run wrote down.
+#pragma once
+
+#include <string>
+
+#include "11_gpt_3d/run_log.h"
+#include "common/core/trace.h"
+
+namespace aisc {
+
+struct RunFacts {
+  std::string title, command, config;  // config: JSON, as Options::to_json writes it
+  std::int64_t steps = 0;              // of the whole run
+  std::string unit = "byte";           // what a token is: "byte" or "token"
+  double bytes_per_token = 1;          // 0: not known
+  std::string precision, prompt;
+  int threads = 1;
+  double peak_flops = 0;  // of the machine, in that precision
+};
+
+// `status`: running, done, stopped or failed. Memory is that of the last step in the trace, if
+// `trace` watched a device; parts are the trace's.
+std::string report_data(const RunFacts& facts, const std::string& status, const RunLog& log,
+                        const Trace& trace);
+
+}  // namespace aisc

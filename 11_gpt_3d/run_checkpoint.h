@@ -1,0 +1,37 @@
+// What a training run puts into a checkpoint (common/data/checkpoint.h), and takes out again:
+//
+//   model.safetensors, config.json   the weights as Hugging Face's GPT-2: from_pretrained opens it
+//   training_state.safetensors       the optimizer's state, by parameter: "wte.weight/m"
+//   tokenizer.json, vocab.json, ...  the tokenizer, if the run has one
+//   checkpoint.json                  the manifest, with the run's flags, samples and corpus
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "11_gpt_3d/trainer.h"
+#include "common/data/checkpoint.h"
+#include "common/data/tokenizer.h"
+
+namespace aisc {
+
+// What a run knows beside its tensors.
+struct RunState {
+  std::string config;             // JSON: the flags (Options::to_json)
+  std::uint64_t corpus_hash = 0;  // of the tokens that it learns from
+  std::int64_t samples = 0;       // seen so far: where in the data it is
+
+  std::string to_json() const;
+  static RunState from_json(const std::string& json, const std::string& name);  // throws Error
+};
+
+// Writes a checkpoint of `trainer` and returns its path. `tokenizer` may be null. Throws Error: the
+// disk is full, the folder read-only; then nothing of it is left.
+std::string save_run(const std::string& checkpoints, const Trainer& trainer,
+                     const Tokenizer* tokenizer, RunState state);
+
+// Fills a trainer of the same configuration: it goes on bitwise as the one that was saved. Throws
+// Error naming the tensor that does not fit.
+void restore_run(const Checkpoint& checkpoint, Trainer& trainer);
+
+}  // namespace aisc

@@ -1,0 +1,64 @@
+// What a run writes down while it goes: a row a step, samples of its text, and what happened.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/device.h"
+
+namespace aisc {
+
+struct StepRow {
+  std::int64_t step = 0;  // counted from 1
+  double loss = 0, learning_rate = 0, gradient_norm = 0;
+  double seconds = 0, tokens_per_second = 0, utilisation = 0;         // of the step alone
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated
+  std::array<std::int64_t, kPurposeCount + 1> peak_bytes{};  // by purpose, then the total's
+
+  bool evaluated() const { return !std::isnan(validation_loss); }
+};
+
+// Something to tell of a step: a sample of the model's text, or an event ("resumed").
+struct Note {
+  std::int64_t step = 0;
+  std::string kind;  // "sample" or "event"
+  std::string text;
+};
+
+// metrics.jsonl and notes.jsonl in a run's folder, line by line, and the same in memory. Every line
+// is handed to the system at once, so that it survives whatever comes next.
+class RunLog {
+ public:
+  // Begins new files in `folder`, or goes on after `last_step`: rows and notes of later steps,
+  // which a run that was killed had taken after its checkpoint, are cut off. Throws Error: files
+  // that cannot be read, are damaged (file and line) or that another process is writing to.
+  explicit RunLog(const std::string& folder);
+  RunLog(const std::string& folder, std::int64_t last_step);
+
+  void append(const StepRow& row);
+  void append(const Note& note);
+
+  const std::vector<StepRow>& rows() const { return rows_; }
+  const std::vector<Note>& notes() const { return notes_; }
+
+ private:
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+  static File open(const std::string& path, const char* mode);
+  static void write(const File& file, const std::string& line, const std::string& path);
+
+  std::string rows_path_, notes_path_;
+  std::vector<StepRow> rows_;
+  std::vector<Note> notes_;
+  File lock_, rows_file_, notes_file_;
+};
+
+std::string to_json(const StepRow& row);                             // one line
+StepRow step_row(const std::string& json, const std::string& name);  // throws Error naming `name`
+
+}  // namespace aisc

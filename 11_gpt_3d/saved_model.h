@@ -1,0 +1,41 @@
+// Where saved models lie: runs, their checkpoints, and files of weights from elsewhere.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "common/data/checkpoint.h"
+#include "common/data/safetensors.h"
+#include "common/data/tokenizer.h"
+#include "common/nn/gpt.h"
+#include "common/nn/parameter_store.h"
+
+namespace aisc {
+
+using Say = std::function<void(const std::string&)>;  // takes a line for the person who waits
+
+// The checkpoint to go on with: `path` is one, or a run's folder, whose newest intact one is taken;
+// `say` is told of each newer one that is damaged. Throws Error: there is none.
+Checkpoint find_checkpoint(const std::string& path, const Say& say);
+// The folder of the run that a checkpoint belongs to.
+std::string run_of(const Checkpoint& checkpoint);
+
+// The file of weights that `path` stands for: a .safetensors file itself, a folder with
+// model.safetensors, or a run or checkpoint as above. Throws Error naming what was looked for.
+std::string weights_at(const std::string& path, const Say& say);
+
+// The tokenizer beside a file of weights, if there is one. Throws Error if it is damaged.
+std::optional<Tokenizer> tokenizer_beside(const std::string& weights);
+
+// A model that only generates: weights without gradients.
+struct SavedModel {
+  // Throws Error as gpt2_config and read_gpt2_weights do.
+  SavedModel(const Rank& rank, const std::string& weights, DType precision);
+  SavedModel(const Rank& rank, const Safetensors& file, DType precision);
+
+  Gpt model;
+  ParameterStore parameters;
+};
+
+}  // namespace aisc

@@ -1,0 +1,69 @@
+#include "11_gpt_3d/report_data.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "common/core/machine.h"
+
+namespace aisc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The events of the last step in the trace: those between the last two updates of the weights.
+std::vector<TraceEvent> last_step(const Trace& trace) {
+  std::vector<TraceEvent> events = trace.events();
+  const auto is_update = [](const TraceEvent& e) { return e.part == "optimizer"; };
+  const auto end = std::find_if(events.rbegin(), events.rend(), is_update);
+  const auto begin = end == events.rend() ? end : std::find_if(end + 1, events.rend(), is_update);
+  return {begin.base(), end.base()};
+}
+
+Json memory_of(const std::vector<TraceEvent>& events) {
+  Json memory = Json::array();
+  for (const TraceEvent& e : events) {
+    Json live;
+    for (std::size_t p = 0; p < kPurposeCount; ++p)
+      live[name_of(static_cast<Purpose>(p))] = e.live_bytes[p];
+    memory.push_back({{"seconds", e.end_seconds - events.front().begin_seconds},
+                      {"part", e.part},
+                      {"name", e.name},
+                      {"live_bytes", std::move(live)}});
+  }
+  return memory;
+}
+
+}  // namespace
+
+std::string report_data(const RunFacts& facts, const std::string& status, const RunLog& log,
+                        const Trace& trace) {
+  Json rows = Json::array(), samples = Json::array(), events = Json::array();
+  for (const StepRow& row : log.rows()) rows.push_back(Json::parse(to_json(row)));
+  for (const Note& note : log.notes())
+    (note.kind == "sample" ? samples : events)
+        .push_back({{"step", note.step}, {"text", note.text}});
+  const Json data{{"title", facts.title},
+                  {"command", facts.command},
+                  {"status", status},
+                  {"steps", facts.steps},
+                  {"unit", facts.unit},
+                  {"bytes_per_token", facts.bytes_per_token},
+                  {"machine",
+                   {{"name", "cpu"},
+                    {"cores", available_cores()},
+                    {"threads", facts.threads},
+                    {"precision", facts.precision},
+                    {"peak_flops", facts.peak_flops}}},
+                  {"config", Json::parse(facts.config)},
+                  {"rows", std::move(rows)},
+                  {"parts", trace.seconds_by_part()},
+                  {"memory", memory_of(last_step(trace))},
+                  {"prompt", facts.prompt},
+                  {"samples", std::move(samples)},
+                  {"events", std::move(events)}};
+  return data.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace aisc

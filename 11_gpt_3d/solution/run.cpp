@@ -1,0 +1,265 @@
+#include "11_gpt_3d/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "11_gpt_3d/generate.h"
+#include "11_gpt_3d/loss_svg.h"
+#include "11_gpt_3d/report.h"
+#include "11_gpt_3d/run_folder.h"
+#include "11_gpt_3d/saved_model.h"
+#include "11_gpt_3d/terminal_text.h"
+#include "common/core/error.h"
+#include "common/core/files.h"
+#include "common/core/machine.h"
+#include "common/data/gpt2_weights.h"
+
+namespace aisc {
+namespace {
+
+// A line for the person who waits, at once even where the output is a pipe.
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+// `options` for text of this tokenizer.
+GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenizer,
+                              const Gpt& model) {
+  options.end_of_text = tokenizer.end_of_text().value_or(-1);
+  options.classes = std::min(model.config().vocabulary, tokenizer.vocabulary());
+  return options;
+}
+
+// Validation windows in parts of a micro-batch, so that evaluating takes no more memory than
+// training.
+std::vector<Batch> validation_batches(const Options& options, TokenView tokens, Device& device) {
+  const Batch all = even_windows(tokens, options.train.model.context, options.eval_windows, device);
+  const std::int64_t part = options.train.batch / options.train.micro_batches;
+  std::vector<Batch> batches;
+  for (std::int64_t begin = 0; begin < options.eval_windows; begin += part) {
+    const std::int64_t end = std::min(begin + part, options.eval_windows);
+    const auto copy = [&](const Tensor& x) {
+      Tensor rows(x.shape().with(0, end - begin), x.dtype(), device);
+      device.copy(rows, x.rows(begin, end));
+      return rows;
+    };
+    batches.push_back({copy(all.tokens), copy(all.targets)});
+  }
+  return batches;
+}
+
+}  // namespace
+
+std::string stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
+                        const std::string& prompt, const GenerateOptions& options,
+                        const Interrupt& interrupt) {
+  const GenerateOptions chosen = for_tokenizer(options, tokenizer, model);
+  TerminalText terminal;
+  std::string text;
+  const auto print = [&](const std::string& bytes) {
+    fmt::print("{}", terminal.add(bytes));
+    std::fflush(stdout);
+  };
+  print(prompt);
+  generate(rank, model, tokenizer.encode(prompt), chosen, [&](std::int32_t token) {
+    const std::string& bytes = tokenizer.bytes_of(token);
+    if (token != chosen.end_of_text) {
+      text += bytes;
+      print(bytes);
+    }
+    return !interrupt.requested();
+  });
+  fmt::print("{}\n", terminal.finish());
+  return text;
+}
+
+Run::Run(const Options& options, const Dataset& dataset, const Checkpoint* resumed,
+         std::string command)
+    : options_(options),
+      dataset_(dataset),
+      trainer_(world_.rank, options.train),
+      sampler_(dataset.training(), options.train.model.context, options.train.seed),
+      validation_(validation_batches(options, dataset.validation(), world_.device)),
+      state_{.config = options.to_json(), .corpus_hash = dataset.hash()} {
+  if (resumed) {
+    take_up(*resumed);
+  } else {
+    if (!options.init.empty()) {
+      read_gpt2_weights(Safetensors(weights_at(options.init, say)), options.train.model,
+                        trainer_.parameters());
+      trainer_.take_weights();
+    }
+    folder_ = make_run_folder(options.out);
+    log_.emplace(folder_);
+    if (!options.init.empty()) log_->append(Note{0, "event", "began from " + options.init});
+  }
+  write_file(file("config.json"), state_.config);
+  describe(std::move(command));
+}
+
+void Run::take_up(const Checkpoint& checkpoint) {
+  const RunState before = RunState::from_json(checkpoint.state, checkpoint.path);
+  folder_ = run_of(checkpoint);
+  if (before.corpus_hash != state_.corpus_hash && !options_.allow_corpus_change)
+    fail(
+        fmt::format("{}: the corpus is not what it was when this checkpoint was written (hash "
+                    "{:016x}, now {:016x}): --allow-corpus-change goes on all the same",
+                    checkpoint.path, before.corpus_hash, state_.corpus_hash));
+  restore_run(checkpoint, trainer_);
+  log_.emplace(folder_, checkpoint.step);
+  for (const StepRow& row : log_->rows())
+    if (row.evaluated()) validation_loss_ = row.validation_loss;
+  std::string event = fmt::format("resumed after step {}", checkpoint.step);
+  for (const ChangedFlag& change : changed_flags(before.config, state_.config))
+    event += fmt::format("; {} {} -> {}", change.flag, change.before, change.now);
+  if (before.corpus_hash != state_.corpus_hash) event += "; another corpus";
+  say(fmt::format("Going on with {}: {}", checkpoint.path, event));
+  log_->append(Note{checkpoint.step, "event", event});
+}
+
+void Run::describe(std::string command) {
+  const Tokenizer* tokenizer = dataset_.tokenizer();
+  const bool bytes = tokenizer && tokenizer->hash() == Tokenizer::bytes().hash();
+  const TokenView some =
+      dataset_.validation().part(0, std::min<std::int64_t>(1 << 20, dataset_.validation().size()));
+  facts_ = {.title = fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
+                                 static_cast<double>(trainer_.parameters().parameter_count()) / 1e6,
+                                 model().layers, model().width),
+            .command = std::move(command),
+            .config = state_.config,
+            .steps = options_.train.steps,
+            .unit = bytes ? "byte" : "token",
+            .bytes_per_token = dataset_.bytes_per_token(some),
+            .precision = name_of(model().dtype),
+            .prompt = options_.prompt,
+            .threads = options_.threads,
+            .peak_flops = measure_product_peak(model().dtype, options_.threads)};
+  say(fmt::format("{}; {} in {}, {} threads", facts_.title,
+                  options_.data.corpus.empty() ? "the course's own text" : options_.data.corpus,
+                  facts_.precision, facts_.threads));
+  say(fmt::format("{}; results in {}", dataset_.description(), folder_));
+}
+
+std::string Run::in_words(double loss) const {
+  const bool known = facts_.unit == "token" && facts_.bytes_per_token > 0;
+  return fmt::format("{:.3f} nats per {}{}", loss, facts_.unit,
+                     known ? fmt::format(" ({:.3f} per byte)", loss / facts_.bytes_per_token) : "");
+}
+
+StepRow Run::one_step() {
+  const double begin = world_.clock.now();
+  world_.device.reset_peaks();
+  const StepReport report = trainer_.step(sampler_);
+  const double seconds = world_.clock.now() - begin;
+  const auto tokens = static_cast<double>(options_.train.batch * model().context);
+  StepRow row{.step = trainer_.steps_taken(),
+              .loss = report.loss,
+              .learning_rate = report.learning_rate,
+              .gradient_norm = report.gradient_norm,
+              .seconds = seconds,
+              .tokens_per_second = tokens / seconds,
+              .utilisation = trainer_.flops_per_step() / seconds / facts_.peak_flops};
+  const Ledger ledger = world_.device.ledger();
+  for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
+  row.peak_bytes[kPurposeCount] = ledger.total.peak_bytes;
+  return row;
+}
+
+// The loss of the validation windows, and the text that the model writes by now.
+void Run::evaluate(StepRow& row) {
+  row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
+  const Tokenizer* tokenizer = dataset_.tokenizer();
+  if (!tokenizer || options_.sample.tokens == 0) return;
+  const auto span = world_.trace.span("sample");
+  const auto tokens = generate(world_.rank, trainer_.model(), tokenizer->encode(options_.prompt),
+                               for_tokenizer(options_.sample, *tokenizer, trainer_.model()));
+  log_->append(Note{row.step, "sample", tokenizer->decode(tokens)});
+}
+
+void Run::write_results(const std::string& status) {
+  const double begin = world_.clock.now();
+  std::vector<LossPoint> training, validation;
+  for (const StepRow& row : log_->rows()) {
+    training.push_back({row.step, row.loss});
+    if (row.evaluated()) validation.push_back({row.step, row.validation_loss});
+  }
+  write_file(file("loss.svg"), loss_svg(training, validation, facts_.title));
+  write_file(file("report.html"), report_html(report_data(facts_, status, *log_, world_.trace)));
+  results_seconds_ = world_.clock.now();
+  results_cost_seconds_ = results_seconds_ - begin;
+}
+
+void Run::save() {
+  const auto span = world_.trace.span("checkpoint");
+  save_run(file("checkpoints"), trainer_, dataset_.tokenizer(), state_);
+  remove_old_checkpoints(file("checkpoints"), options_.keep);
+}
+
+bool Run::is_due(std::int64_t interval) const {
+  return interval > 0 && trainer_.steps_taken() % interval == 0;
+}
+
+void Run::loop(const Interrupt& interrupt, Progress& progress) {
+  const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
+  const auto tokens = static_cast<double>(options_.train.batch * model().context);
+  const double begin = world_.clock.now();
+  world_.trace.watch(&world_.device);
+  for (bool last = first >= steps; !last;) {
+    const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches
+    world_.trace.record(before >= 1 && before <= options_.trace_steps);
+    StepRow row = one_step();
+    // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
+    last = row.step == steps || interrupt.requested();
+    if (last || is_due(options_.eval_interval)) evaluate(row);
+    log_->append(row);
+    if (last || is_due(options_.checkpoint_interval)) save();
+    if (row.evaluated() &&
+        world_.clock.now() - results_seconds_ > 20 * results_cost_seconds_)  // at most 5 % of time
+      write_results("running");
+    const double elapsed = world_.clock.now() - begin;
+    const auto taken = static_cast<double>(row.step - first);
+    progress.show({row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed,
+                   row.utilisation, elapsed / taken * static_cast<double>(steps - row.step)},
+                  elapsed);
+  }
+}
+
+int Run::train() {
+  const Interrupt interrupt;
+  Progress progress(stdout);
+  const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
+  const double begin = world_.clock.now();
+  if (first >= steps)
+    say(fmt::format("Nothing is left to do: {} of {} steps are taken; --steps asks for more", first,
+                    steps));
+  try {
+    loop(interrupt, progress);
+  } catch (...) {  // what there is so far is kept; the error goes on
+    progress.finish();
+    write_results("failed");
+    throw;
+  }
+  progress.finish();
+  const bool complete = trainer_.steps_taken() >= steps;
+  write_results(complete ? "done" : "stopped");
+  world_.trace.write_chrome_json(file("trace.json"));
+  say(fmt::format("{} after {} steps and {:.0f} s: validation loss {}",
+                  complete ? "Done" : "Stopped", trainer_.steps_taken(), world_.clock.now() - begin,
+                  in_words(validation_loss_)));
+  if (complete && dataset_.tokenizer() && options_.sample.tokens > 0) {
+    say("\n--- a sample ---");
+    const std::string text = stream_text(world_.rank, trainer_.model(), *dataset_.tokenizer(),
+                                         options_.prompt, options_.sample, interrupt);
+    say("----------------");
+    write_file(file("sample.txt"), options_.prompt + text);
+  }
+  say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
+  if (!complete) say("To go on: ./aisc train --resume " + folder_);
+  return complete ? 0 : 130;
+}
+
+}  // namespace aisc

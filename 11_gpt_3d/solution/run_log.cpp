@@ -1,0 +1,151 @@
+#include "11_gpt_3d/run_log.h"
+
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/core/error.h"
+#include "common/core/files.h"
+#include "common/data/json_file.h"
+
+namespace aisc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+double number(const nlohmann::json& row, const char* key, const std::string& name) {
+  if (!row.contains(key) || !row[key].is_number())
+    fail(fmt::format("{}: \"{}\": expected a number", name, key));
+  return row[key].get<double>();
+}
+
+std::string to_json(const Note& note) {
+  return dumped(Json{{"step", note.step}, {note.kind, note.text}});
+}
+
+Note note_of(const std::string& line, const std::string& name) {
+  const nlohmann::json json = parse_json(line, name);
+  Note note{.step = static_cast<std::int64_t>(number(json, "step", name))};
+  for (const char* kind : {"sample", "event"})
+    if (json.contains(kind) && json[kind].is_string()) {
+      note.kind = kind;
+      note.text = json[kind].get<std::string>();
+      return note;
+    }
+  fail(name + ": expected \"sample\" or \"event\" as a text");
+}
+
+// The lines of a file up to `last_step`, as `parse` reads them. A last line that lacks its end was
+// cut off by a crash, and is left out.
+template <class T, class F>
+std::vector<T> read_lines(const std::string& path, std::int64_t last_step, F parse) {
+  std::vector<T> found;
+  const std::string text = read_file(path);
+  std::size_t begin = 0;
+  for (int number = 1; begin < text.size(); ++number) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    T row = parse(text.substr(begin, end - begin), fmt::format("{}: line {}", path, number));
+    if (row.step <= last_step) found.push_back(std::move(row));
+    begin = end + 1;
+  }
+  return found;
+}
+
+template <class T, class F>
+std::string joined(const std::vector<T>& rows, F line_of) {
+  std::string text;
+  for (const T& row : rows) text += line_of(row) + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const StepRow& row) {
+  Json json{{"step", row.step},
+            {"loss", row.loss},
+            {"learning_rate", row.learning_rate},
+            {"gradient_norm", row.gradient_norm},
+            {"seconds", row.seconds},
+            {"tokens_per_second", row.tokens_per_second},
+            {"utilisation", row.utilisation}};
+  if (row.evaluated()) json["validation_loss"] = row.validation_loss;
+  for (std::size_t p = 0; p < kPurposeCount; ++p)
+    json["peak_bytes"][name_of(static_cast<Purpose>(p))] = row.peak_bytes[p];
+  json["peak_bytes"]["total"] = row.peak_bytes[kPurposeCount];
+  return dumped(json);
+}
+
+StepRow step_row(const std::string& text, const std::string& name) {
+  const nlohmann::json json = parse_json(text, name);
+  StepRow row;
+  row.step = static_cast<std::int64_t>(number(json, "step", name));
+  row.loss = number(json, "loss", name);
+  row.learning_rate = number(json, "learning_rate", name);
+  row.gradient_norm = number(json, "gradient_norm", name);
+  row.seconds = number(json, "seconds", name);
+  row.tokens_per_second = number(json, "tokens_per_second", name);
+  row.utilisation = number(json, "utilisation", name);
+  if (json.contains("validation_loss")) row.validation_loss = number(json, "validation_loss", name);
+  if (!json.contains("peak_bytes")) fail(name + ": \"peak_bytes\": expected an object");
+  const nlohmann::json& peaks = json["peak_bytes"];
+  for (std::size_t p = 0; p < kPurposeCount; ++p)
+    row.peak_bytes[p] =
+        static_cast<std::int64_t>(number(peaks, name_of(static_cast<Purpose>(p)), name));
+  row.peak_bytes[kPurposeCount] = static_cast<std::int64_t>(number(peaks, "total", name));
+  return row;
+}
+
+RunLog::File RunLog::open(const std::string& path, const char* mode) {
+  File file(std::fopen(path.c_str(), mode), std::fclose);
+  if (!file) fail(path + ": cannot be written: " + std::strerror(errno));
+  return file;
+}
+
+RunLog::RunLog(const std::string& folder)
+    : rows_path_(folder + "/metrics.jsonl"),
+      notes_path_(folder + "/notes.jsonl"),
+      lock_(open(folder + "/lock", "w")),
+      rows_file_(nullptr, std::fclose),
+      notes_file_(nullptr, std::fclose) {
+  // Belongs to the open file, so it ends with the process, however that ends.
+  if (flock(fileno(lock_.get()), LOCK_EX | LOCK_NB) != 0)
+    fail(folder + ": another process is writing to this run");
+  rows_file_ = open(rows_path_, "ab");
+  notes_file_ = open(notes_path_, "ab");
+}
+
+RunLog::RunLog(const std::string& folder, std::int64_t last_step) : RunLog(folder) {
+  rows_ = read_lines<StepRow>(rows_path_, last_step, step_row);
+  notes_ = read_lines<Note>(notes_path_, last_step, note_of);
+  write_file(rows_path_, joined(rows_, [](const StepRow& row) { return to_json(row); }));
+  write_file(notes_path_, joined(notes_, [](const Note& note) { return to_json(note); }));
+  rows_file_ = open(rows_path_, "ab");
+  notes_file_ = open(notes_path_, "ab");
+}
+
+void RunLog::write(const File& file, const std::string& line, const std::string& path) {
+  const std::string text = line + "\n";
+  const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+  if (std::fflush(file.get()) != 0 || !written)
+    fail(path + ": cannot be written: " + std::strerror(errno));
+}
+
+void RunLog::append(const StepRow& row) {
+  write(rows_file_, to_json(row), rows_path_);
+  rows_.push_back(row);
+}
+
+void RunLog::append(const Note& note) {
+  write(notes_file_, to_json(note), notes_path_);
+  notes_.push_back(note);
+}
+
+}  // namespace aisc

@@ -1,0 +1,144 @@
+// tokenize: turns text into tokens, with a tokenizer learnt from it or a given one, and writes both
+// as files that training reads. See --help.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <vector>
+
+#include "common/core/clock.h"
+#include "common/core/error.h"
+#include "common/data/corpus.h"
+#include "common/data/tokenizer.h"
+#include "common/data/tokens.h"
+
+namespace aisc {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSmallestVocabulary = 257;    // the bytes and the end of text
+constexpr std::int64_t kLargestVocabulary = 65'536;  // token files hold uint16
+
+struct Options {
+  std::string corpus, out, tokenizer;
+  std::int64_t vocabulary = 4096;
+};
+
+struct Parsed {
+  std::optional<Options> options;
+  int exit_code = 0;
+};
+
+Parsed parse_options(int argc, const char* const* argv) {
+  CLI::App app(
+      "tokenize cuts text into tokens and leaves tokenizer.json, vocab.json, merges.txt,\n"
+      "training.bin and validation.bin in a folder. The tokenizer is learnt from the training "
+      "part\n"
+      "of the text, or a given one such as GPT-2's. Without --corpus it reads this course.");
+  app.option_defaults()->always_capture_default()->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeLast);  // of a flag given twice the last counts
+  Options o;
+  app.add_option("--corpus", o.corpus, "a text file or a folder (default: this course)");
+  app.add_option("--out", o.out, "folder for the files; new or empty")->required();
+  auto* vocabulary = app.add_option("--vocabulary", o.vocabulary,
+                                    "tokens to learn: bytes, merges and the end of text");
+  app.add_option("--tokenizer", o.tokenizer,
+                 "folder or file of an existing tokenizer, instead of learning one")
+      ->excludes(vocabulary);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return {std::nullopt, app.exit(e)};
+  }
+  if (o.vocabulary < kSmallestVocabulary || o.vocabulary > kLargestVocabulary) {
+    std::cerr << fmt::format(
+        "tokenize: --vocabulary {}: expected {} to {}, as token files hold 16 bits\n"
+        "Run with --help for the flags.\n",
+        o.vocabulary, kSmallestVocabulary, kLargestVocabulary);
+    return {std::nullopt, 2};
+  }
+  return {o, 0};
+}
+
+// A path that may become the folder: nothing yet, or an empty folder.
+void check_out(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_directory(path, error))
+    fail("--out " + path + ": this is a file, expected a folder or nothing");
+  if (fs::exists(path, error) && !fs::is_empty(path, error))
+    fail("--out " + path + ": the folder is not empty; what is there is never overwritten");
+}
+
+std::string_view as_text(const std::vector<std::uint8_t>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Tokenizer make_tokenizer(const Options& options, const Corpus& corpus, const Clock& clock) {
+  if (options.tokenizer.empty()) {
+    const double begin = clock.now();
+    Tokenizer tokenizer = Tokenizer::train(as_text(corpus.training), options.vocabulary);
+    const double seconds = clock.now() - begin;
+    fmt::print("Learnt {} tokens from {:.2f} MB in {:.2f} s ({:.1f} MB/s)\n",
+               tokenizer.vocabulary(), static_cast<double>(corpus.training.size()) / 1e6, seconds,
+               static_cast<double>(corpus.training.size()) / 1e6 / seconds);
+    return tokenizer;
+  }
+  Tokenizer tokenizer = Tokenizer::read(options.tokenizer);
+  if (tokenizer.vocabulary() > kLargestVocabulary)
+    fail(
+        fmt::format("--tokenizer {}: found {} tokens, expected {} or fewer, as token files hold 16 "
+                    "bits",
+                    options.tokenizer, tokenizer.vocabulary(), kLargestVocabulary));
+  fmt::print("{}: {} tokens\n", options.tokenizer, tokenizer.vocabulary());
+  return tokenizer;
+}
+
+std::vector<std::uint16_t> encode(const Tokenizer& tokenizer, const std::string& what,
+                                  const std::vector<std::uint8_t>& text, const Clock& clock) {
+  const double begin = clock.now();
+  const std::vector<std::int32_t> ids = tokenizer.encode(as_text(text));
+  const double seconds = clock.now() - begin;
+  const auto bytes = static_cast<double>(text.size()), count = static_cast<double>(ids.size());
+  fmt::print("{:<12}{:>12} bytes, {:>12} tokens, {:.2f} bytes per token, {:.2f} s ({:.1f} MB/s)\n",
+             what + ":", text.size(), ids.size(), bytes / count, seconds, bytes / 1e6 / seconds);
+  return {ids.begin(), ids.end()};
+}
+
+int run(const Options& options) {
+  check_out(options.out);
+  const Corpus corpus = options.corpus.empty() ? read_corpus(AISC_SOURCE_DIR, course_text())
+                                               : read_corpus(options.corpus);
+  if (corpus.validation.empty())
+    fail(fmt::format("the corpus has {} bytes, a tenth of which is for validation: too few for one",
+                     corpus.training.size()));
+  const Clock clock = Clock::wall();
+  fmt::print("{}: {} files\n", options.corpus.empty() ? "the course's own text" : options.corpus,
+             corpus.files);
+  const Tokenizer tokenizer = make_tokenizer(options, corpus, clock);
+  const auto training = encode(tokenizer, "training", corpus.training, clock);
+  const auto validation = encode(tokenizer, "validation", corpus.validation, clock);
+
+  std::error_code error;
+  fs::create_directories(options.out, error);
+  if (error) fail("--out " + options.out + ": cannot be made: " + error.message());
+  tokenizer.write(options.out);
+  write_token_file((fs::path(options.out) / "training.bin").string(), training);
+  write_token_file((fs::path(options.out) / "validation.bin").string(), validation);
+  fmt::print("Tokenizer, training.bin and validation.bin are in {}\n", options.out);
+  return 0;
+}
+
+}  // namespace
+}  // namespace aisc
+
+int main(int argc, char** argv) try {
+  const aisc::Parsed parsed = aisc::parse_options(argc, argv);
+  return parsed.options ? aisc::run(*parsed.options) : parsed.exit_code;
+} catch (const std::exception& e) {
+  std::cout.flush();
+  std::cerr << "tokenize: " << e.what() << "\n";
+  return 1;
+}

@@ -1,0 +1,113 @@
+#include "common/data/tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);  // files are read as they lie
+
+constexpr std::int64_t kPiece = 1 << 15;  // tokens widened at a time: they stay in the cache
+
+std::int32_t header_value(std::span<const std::uint8_t> bytes, std::size_t index) {
+  std::int32_t value = 0;
+  std::memcpy(&value, bytes.data() + 4 * index, sizeof value);
+  return value;
+}
+
+// Calls f(pointer, count) for the tokens as 16-bit values, piece by piece.
+template <class F>
+void for_each_piece(const TokenView& tokens, F f) {
+  std::vector<std::int32_t> wide(kPiece);
+  std::vector<std::uint16_t> pairs(kPiece);
+  for (std::int64_t begin = 0; begin < tokens.size(); begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, tokens.size() - begin);
+    tokens.copy(begin, count, wide.data());
+    std::transform(wide.begin(), wide.begin() + count, pairs.begin(),
+                   [](std::int32_t id) { return static_cast<std::uint16_t>(id); });
+    f(pairs.data(), static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+TokenView TokenView::part(std::int64_t begin, std::int64_t end) const {
+  if (begin < 0 || begin > end || end > size_)
+    fail(fmt::format("tokens [{}, {}) of {}: outside", begin, end, size_));
+  TokenView view = *this;
+  if (bytes_) view.bytes_ += begin;
+  if (pairs_) view.pairs_ += begin;
+  view.size_ = end - begin;
+  return view;
+}
+
+void TokenView::copy(std::int64_t begin, std::int64_t count, std::int32_t* to) const {
+  if (bytes_) std::copy(bytes_ + begin, bytes_ + begin + count, to);
+  if (pairs_) std::copy(pairs_ + begin, pairs_ + begin + count, to);
+}
+
+std::int32_t TokenView::largest() const {
+  if (size_ == 0) return -1;
+  return bytes_ ? *std::max_element(bytes_, bytes_ + size_)
+                : *std::max_element(pairs_, pairs_ + size_);
+}
+
+std::uint64_t TokenView::hash() const {
+  Checksum sum;
+  for_each_piece(
+      *this, [&](const std::uint16_t* tokens, std::size_t count) { sum.add(tokens, 2 * count); });
+  sum.add(&size_, sizeof size_);
+  return sum.value();
+}
+
+TokenFile::TokenFile(const std::string& path)
+    : file_(path), tokens_(parse_token_file(file_.bytes(), path)) {}
+
+TokenView parse_token_file(std::span<const std::uint8_t> bytes, const std::string& name) {
+  constexpr auto kHeader = static_cast<std::size_t>(TokenFile::kHeaderBytes);
+  if (bytes.size() < kHeader)
+    fail(fmt::format("{}: not a token file: found {} bytes, expected a header of {} bytes", name,
+                     bytes.size(), kHeader));
+  const auto expect = [&](std::size_t index, const char* what, std::int32_t expected) {
+    const std::int32_t found = header_value(bytes, index);
+    if (found != expected)
+      fail(fmt::format("{}: byte {}: the {} is {}, expected {} (llm.c's token files of uint16)",
+                       name, 4 * index, what, found, expected));
+  };
+  expect(0, "magic number", TokenFile::kMagic);
+  expect(1, "version", TokenFile::kVersion);
+  const std::int64_t count = header_value(bytes, 2);
+  const std::size_t payload = bytes.size() - kHeader;
+  if (count < 0 || static_cast<std::uint64_t>(count) * 2 != payload)
+    fail(fmt::format("{}: byte 8: the header promises {} tokens, {} bytes; found {} bytes after it",
+                     name, count, 2 * count, payload));
+  const std::uint8_t* first = bytes.data() + kHeader;
+  if (reinterpret_cast<std::uintptr_t>(first) % alignof(std::uint16_t) != 0)
+    fail(name + ": the bytes of a token file must begin at an even address");
+  return std::span(reinterpret_cast<const std::uint16_t*>(first), static_cast<std::size_t>(count));
+}
+
+void write_token_file(const std::string& path, TokenView tokens) {
+  if (tokens.size() > std::numeric_limits<std::int32_t>::max())
+    fail(fmt::format("{}: {} tokens, expected at most {}: the header counts in int32", path,
+                     tokens.size(), std::numeric_limits<std::int32_t>::max()));
+  std::array<std::int32_t, 256> header{};
+  header[0] = TokenFile::kMagic;
+  header[1] = TokenFile::kVersion;
+  header[2] = static_cast<std::int32_t>(tokens.size());
+  AtomicFile file(path);
+  file.write(header.data(), sizeof header);
+  for_each_piece(
+      tokens, [&](const std::uint16_t* pairs, std::size_t count) { file.write(pairs, 2 * count); });
+  file.commit();
+}
+
+}  // namespace aisc

@@ -1,0 +1,144 @@
+// A run that is stopped, saved and taken up again goes on bitwise as if nothing had happened.
+#include "11_gpt_3d/run_checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "11_gpt_3d/saved_model.h"
+#include "tests/nn/gpt_fixture.h"
+#include "tests/support/error_says.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tensors.h"
+
+namespace aisc {
+namespace {
+
+struct Precision {
+  const char* name;
+  DType dtype, gradients;
+};
+
+TrainConfig config_of(const Precision& precision) {
+  TrainConfig config;
+  config.model = odd_config(precision.dtype, 0.1);
+  config.gradient_dtype = precision.gradients;
+  config.batch = 6;
+  config.micro_batches = 2;
+  config.steps = 10;
+  config.warmup_steps = 2;
+  config.clip = 0.5;
+  return config;
+}
+
+std::vector<std::uint8_t> some_text() {
+  std::vector<std::uint8_t> text(500);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 13);
+  return text;
+}
+
+class RunCheckpoint : public ::testing::TestWithParam<Precision> {};
+
+TEST_P(RunCheckpoint, ContinuesBitwiseAsIfNeverStopped) {
+  const TemporaryFolder folder;
+  const TrainConfig config = config_of(GetParam());
+  const auto text = some_text();
+  const BatchSampler data(text, config.model.context, config.seed);
+  TestWorld world;
+  Trainer whole(world.rank, config);
+  for (int i = 0; i < 4; ++i) whole.step(data);
+  const std::string path =
+      save_run(folder.path(), whole, nullptr, {.config = "{}", .corpus_hash = 5});
+
+  TestWorld other_world;
+  TrainConfig other = config;
+  Trainer resumed(other_world.rank, other);
+  const Checkpoint checkpoint = read_checkpoint(path);
+  restore_run(checkpoint, resumed);
+  EXPECT_EQ(resumed.steps_taken(), 4);
+  EXPECT_EQ(resumed.samples_taken(), 24);
+  EXPECT_TRUE(same_bits(resumed.parameters().values(), whole.parameters().values()));
+  for (int i = 0; i < 4; ++i) {
+    const StepReport a = whole.step(data), b = resumed.step(data);
+    EXPECT_EQ(a.loss, b.loss);
+    EXPECT_EQ(a.gradient_norm, b.gradient_norm);
+    EXPECT_EQ(a.learning_rate, b.learning_rate);
+  }
+  EXPECT_TRUE(same_bits(resumed.parameters().values(), whole.parameters().values()));
+  const auto a = whole.optimizer().state(), b = resumed.optimizer().state();
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_TRUE(same_bits(a[i].value, b[i].value)) << a[i].name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, RunCheckpoint,
+                         ::testing::Values(Precision{"f64", DType::F64, DType::F64},
+                                           Precision{"f32", DType::F32, DType::F32},
+                                           Precision{"bf16", DType::BF16, DType::BF16},
+                                           Precision{"bf16_f32", DType::BF16, DType::F32}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(RunState, ComesBackFromItsJson) {
+  const RunState state{
+      .config = "{\"a\":{\"b\":1}}", .corpus_hash = 0xfedcba9876543210u, .samples = 77};
+  const RunState back = RunState::from_json(state.to_json(), "x");
+  EXPECT_EQ(back.config, state.config);
+  EXPECT_EQ(back.corpus_hash, state.corpus_hash);
+  EXPECT_EQ(back.samples, 77);
+  EXPECT_TRUE(error_says([] { RunState::from_json("{}", "x"); }, {"x", "not a checkpoint"}));
+  EXPECT_TRUE(error_says([] { RunState::from_json("[1]", "x"); }, {"x", "not a checkpoint"}));
+}
+
+TEST(RunCheckpointOf, AnotherModelDoesNotFit) {
+  const TemporaryFolder folder;
+  TestWorld world;
+  const TrainConfig config = config_of({"", DType::F32, DType::F32});
+  const std::string path =
+      save_run(folder.path(), Trainer(world.rank, config), nullptr, {.config = "{}"});
+  TrainConfig wider = config;
+  wider.model.width = 18;
+  Trainer other(world.rank, wider);
+  EXPECT_TRUE(error_says([&] { restore_run(read_checkpoint(path), other); }, {"shape", path}));
+}
+
+TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
+  const TemporaryFolder folder;
+  TestWorld world;
+  const TrainConfig config = config_of({"", DType::F32, DType::F32});
+  const Trainer trainer(world.rank, config);
+  save_run(folder.path("checkpoints"), trainer, nullptr, {.config = "{}"});
+  const auto silent = [](const std::string&) {};
+  const std::string weights = weights_at(folder.path(), silent);
+  EXPECT_EQ(weights, folder.path("checkpoints/step_000000/model.safetensors"));
+  EXPECT_EQ(run_of(find_checkpoint(folder.path("checkpoints/step_000000"), silent)),
+            std::filesystem::relative(folder.path()).string());
+  TestWorld other;
+  const SavedModel saved(other.rank, weights, DType::F32);
+  EXPECT_EQ(other.device.ledger()[Purpose::Gradients].peak_bytes, 0);
+  const Tensor tokens = random_tokens(other.device, 2, 5, config.model.vocabulary, 3);
+  EXPECT_TRUE(same_bits(forward(saved.model, tokens), forward(trainer.model(), tokens)));
+  EXPECT_TRUE(
+      error_says([&] { find_checkpoint(folder.path("nothing"), silent); }, {"not a folder"}));
+  std::filesystem::create_directory(folder.path("empty"));
+  EXPECT_TRUE(error_says([&] { find_checkpoint(folder.path("empty"), silent); },
+                         {"no intact checkpoint", folder.path("empty")}));
+}
+
+// The rows that pad the vocabulary are 0 and stay 0, so that leaving them out of a file loses
+// nothing.
+TEST(RunCheckpointOf, PaddingIsZeroFromTheStart) {
+  TestWorld world;
+  const TrainConfig config = config_of({"", DType::F32, DType::F32});
+  Trainer trainer(world.rank, config);
+  const auto text = some_text();
+  const BatchSampler data(text, config.model.context, config.seed);
+  for (int i = 0; i < 3; ++i) {
+    const Parameter& table = *trainer.parameters().parameters()[0];
+    ASSERT_EQ(table.shape[0], 16);
+    for (const double x : to_doubles(table.value.rows(13, 16))) EXPECT_EQ(x, 0.0);
+    trainer.step(data);
+  }
+}
+
+}  // namespace
+}  // namespace aisc

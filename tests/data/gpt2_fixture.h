@@ -1,0 +1,58 @@
+// What PyTorch and Hugging Face's transformers computed (tests/fixtures), and a GPT with the
+// weights of a file, for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/data/gpt2_weights.h"
+#include "tests/nn/gpt_fixture.h"
+
+namespace aisc {
+
+inline std::string fixture(const std::string& name) {
+  return std::string(AISC_SOURCE_DIR) + "/tests/fixtures/" + name;
+}
+
+// Hugging Face's model: "" is F32, ".f16", ".bf16".
+inline Safetensors hugging_face(const std::string& variant = "") {
+  return Safetensors(fixture("huggingface_gpt2/model" + variant + ".safetensors"));
+}
+
+// A tensor of a file, in F64 (or I32), under the shape that the file gives it.
+inline Tensor tensor_of(const Safetensors& file, const std::string& name, Device& device,
+                        DType dtype = DType::F64) {
+  const auto& extents = file.at(name).shape;
+  Shape shape;
+  if (extents.size() == 1) shape = {extents[0]};
+  if (extents.size() == 2) shape = {extents[0], extents[1]};
+  if (extents.size() == 3) shape = {extents[0], extents[1], extents[2]};
+  Tensor tensor(shape, dtype, device);
+  file.read(name, tensor);
+  return tensor;
+}
+
+struct FileGpt {
+  // The sizes are the file's; `multiple` pads the table.
+  FileGpt(TestWorld& world, const Safetensors& file, DType dtype, std::int64_t multiple = 128)
+      : FileGpt(world, file, with(gpt2_config(file), dtype, multiple)) {}
+  FileGpt(TestWorld& world, const Safetensors& file, const GptConfig& config)
+      : model(world.rank, config),
+        store(world.device, model.units(),
+              {.value_dtype = config.dtype, .grad_dtype = config.dtype}) {
+    read_gpt2_weights(file, config, store);
+  }
+  const GptConfig& config() const { return model.config(); }
+
+  Gpt model;
+  ParameterStore store;
+
+ private:
+  static GptConfig with(GptConfig config, DType dtype, std::int64_t multiple) {
+    config.dtype = dtype;
+    config.vocabulary_multiple = multiple;
+    return config;
+  }
+};
+
+}  // namespace aisc
