@@ -26,7 +26,8 @@ class Dataset {
   //   a folder that `tokenize` wrote: training.bin, validation.bin and their tokenizer;
   //   a token file (.bin), mapped, not read: it may be larger than memory. Its tokenizer need not
   //     be known to train.
-  // Throws Error: what is missing, damaged, too long for 16 bits a token.
+  // All tokens are read once, for hash and vocabulary. Throws Error: what is missing, damaged, too
+  // large for 16 bits a token, or of another tokenizer.
   static Dataset open(const DatasetOptions& options);
 
   TokenView training() const { return training_; }
@@ -34,16 +35,17 @@ class Dataset {
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // or null
   const std::string& description() const { return description_; }  // "213 files, 1.21 MB"
   // Of all tokens and of what they stand for: equal where two runs see the same.
-  std::uint64_t hash() const;
+  std::uint64_t hash() const { return hash_; }
 
   // The number of tokens that a model must know: the tokenizer's, or 1 + the largest token where
-  // there is none. Throws Error if a token is larger than the tokenizer knows.
+  // there is none.
   std::int64_t vocabulary() const;
   // Bytes of text in one token of `tokens`, on average; 0 without a tokenizer.
   double bytes_per_token(TokenView tokens) const;
 
  private:
   Dataset() = default;
+  void summarize();
   void take_text(Corpus corpus);
   void take_files(const std::string& training, const std::string& validation);
 
@@ -53,6 +55,8 @@ class Dataset {
   std::vector<std::uint16_t> encoded_[2];  // what views of encoded text look at
   std::vector<TokenFile> files_;           // what views of files look at
   TokenView training_, validation_;
+  std::uint64_t hash_ = 0;
+  std::int32_t largest_ = -1;
 };
 
 }  // namespace aisc

@@ -54,10 +54,14 @@ class Run {
          results_cost_seconds_ = 0;  // when last written, and how long it took
 };
 
-// Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C. Returns
-// the text without the prompt.
-std::string stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
-                        const std::string& prompt, const GenerateOptions& options,
-                        const Interrupt& interrupt);
+struct StreamedText {
+  std::string text;  // without the prompt
+  std::int64_t tokens = 0;
+};
+
+// Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C.
+StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
+                         const std::string& prompt, const GenerateOptions& options,
+                         const Interrupt& interrupt);
 
 }  // namespace aisc

@@ -31,10 +31,11 @@ int generate_text(const Options& options) {
   const SavedModel saved(world.rank, weights, options.train.model.dtype);
   const Interrupt interrupt;
   const double begin = world.clock.now();
-  const std::string text =
+  const StreamedText text =
       stream_text(world.rank, saved.model, *tokenizer, options.prompt, options.sample, interrupt);
   const double seconds = world.clock.now() - begin;
-  fmt::print(stderr, "{} bytes in {:.1f} s\n", text.size(), seconds);
+  fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
+             static_cast<double>(text.tokens) / seconds);
   return interrupt.requested() ? 130 : 0;
 }
 

@@ -56,6 +56,7 @@ Dataset Dataset::open(const DatasetOptions& options) {
     dataset.take_text(read_corpus(AISC_SOURCE_DIR, course_text()));
   else
     dataset.take_text(read_corpus(options.corpus));
+  dataset.summarize();
   return dataset;
 }
 
@@ -96,22 +97,21 @@ void Dataset::take_files(const std::string& training, const std::string& validat
                   in_millions(training_.size()), in_millions(validation_.size()));
 }
 
-std::uint64_t Dataset::hash() const {
-  const std::uint64_t parts[] = {training_.hash(), validation_.hash(),
+void Dataset::summarize() {
+  const TokenView::Summary training = training_.summary(), validation = validation_.summary();
+  largest_ = std::max(training.largest, validation.largest);
+  const std::uint64_t parts[] = {training.hash, validation.hash,
                                  tokenizer_ ? tokenizer_->hash() : 0};
-  return checksum({reinterpret_cast<const std::uint8_t*>(parts), sizeof parts});
-}
-
-std::int64_t Dataset::vocabulary() const {
-  if (tokenizer_ && files_.empty()) return tokenizer_->vocabulary();
-  const std::int64_t found = 1 + std::max(training_.largest(), validation_.largest());
-  if (!tokenizer_) return found;
-  if (found > tokenizer_->vocabulary())
+  hash_ = checksum({reinterpret_cast<const std::uint8_t*>(parts), sizeof parts});
+  if (tokenizer_ && largest_ >= tokenizer_->vocabulary())
     fail(
         fmt::format("the token files hold the token {}, the tokenizer knows {}: they do not "
                     "belong together",
-                    found - 1, tokenizer_->vocabulary()));
-  return tokenizer_->vocabulary();
+                    largest_, tokenizer_->vocabulary()));
+}
+
+std::int64_t Dataset::vocabulary() const {
+  return tokenizer_ ? tokenizer_->vocabulary() : largest_ + 1;
 }
 
 double Dataset::bytes_per_token(TokenView tokens) const {

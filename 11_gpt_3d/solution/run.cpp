@@ -54,12 +54,12 @@ std::vector<Batch> validation_batches(const Options& options, TokenView tokens, 
 
 }  // namespace
 
-std::string stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
-                        const std::string& prompt, const GenerateOptions& options,
-                        const Interrupt& interrupt) {
+StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
+                         const std::string& prompt, const GenerateOptions& options,
+                         const Interrupt& interrupt) {
   const GenerateOptions chosen = for_tokenizer(options, tokenizer, model);
   TerminalText terminal;
-  std::string text;
+  StreamedText result;
   const auto print = [&](const std::string& bytes) {
     fmt::print("{}", terminal.add(bytes));
     std::fflush(stdout);
@@ -67,14 +67,13 @@ std::string stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tok
   print(prompt);
   generate(rank, model, tokenizer.encode(prompt), chosen, [&](std::int32_t token) {
     const std::string& bytes = tokenizer.bytes_of(token);
-    if (token != chosen.end_of_text) {
-      text += bytes;
-      print(bytes);
-    }
+    result.text += bytes;
+    ++result.tokens;
+    print(bytes);
     return !interrupt.requested();
   });
   fmt::print("{}\n", terminal.finish());
-  return text;
+  return result;
 }
 
 Run::Run(const Options& options, const Dataset& dataset, const Checkpoint* resumed,
@@ -252,10 +251,10 @@ int Run::train() {
                   in_words(validation_loss_)));
   if (complete && dataset_.tokenizer() && options_.sample.tokens > 0) {
     say("\n--- a sample ---");
-    const std::string text = stream_text(world_.rank, trainer_.model(), *dataset_.tokenizer(),
-                                         options_.prompt, options_.sample, interrupt);
+    const StreamedText sample = stream_text(world_.rank, trainer_.model(), *dataset_.tokenizer(),
+                                            options_.prompt, options_.sample, interrupt);
     say("----------------");
-    write_file(file("sample.txt"), options_.prompt + text);
+    write_file(file("sample.txt"), options_.prompt + sample.text);
   }
   say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
   if (!complete) say("To go on: ./aisc train --resume " + folder_);

@@ -54,18 +54,17 @@ void TokenView::copy(std::int64_t begin, std::int64_t count, std::int32_t* to) c
   if (pairs_) std::copy(pairs_ + begin, pairs_ + begin + count, to);
 }
 
-std::int32_t TokenView::largest() const {
-  if (size_ == 0) return -1;
-  return bytes_ ? *std::max_element(bytes_, bytes_ + size_)
-                : *std::max_element(pairs_, pairs_ + size_);
-}
-
-std::uint64_t TokenView::hash() const {
+TokenView::Summary TokenView::summary() const {
+  Summary summary;
   Checksum sum;
-  for_each_piece(
-      *this, [&](const std::uint16_t* tokens, std::size_t count) { sum.add(tokens, 2 * count); });
+  for_each_piece(*this, [&](const std::uint16_t* tokens, std::size_t count) {
+    sum.add(tokens, 2 * count);
+    summary.largest =
+        std::max<std::int32_t>(summary.largest, *std::max_element(tokens, tokens + count));
+  });
   sum.add(&size_, sizeof size_);
-  return sum.value();
+  summary.hash = sum.value();
+  return summary;
 }
 
 TokenFile::TokenFile(const std::string& path)

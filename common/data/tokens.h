@@ -25,8 +25,12 @@ class TokenView {
   TokenView part(std::int64_t begin, std::int64_t end) const;
   // Writes tokens begin .. begin + count - 1 to `to`; the caller keeps to the size.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* to) const;
-  std::int32_t largest() const;  // -1 if there are none; reads every token
-  std::uint64_t hash() const;    // of the tokens as 16-bit values and their number
+
+  struct Summary {
+    std::int32_t largest = -1;  // -1: there are no tokens
+    std::uint64_t hash = 0;     // of the tokens as 16-bit values and their number
+  };
+  Summary summary() const;  // reads every token, once
 
  private:
   const std::uint8_t* bytes_ = nullptr;

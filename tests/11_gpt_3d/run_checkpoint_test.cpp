@@ -115,8 +115,10 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   TestWorld other;
   const SavedModel saved(other.rank, weights, DType::F32);
   EXPECT_EQ(other.device.ledger()[Purpose::Gradients].peak_bytes, 0);
-  const Tensor tokens = random_tokens(other.device, 2, 5, config.model.vocabulary, 3);
-  EXPECT_TRUE(same_bits(forward(saved.model, tokens), forward(trainer.model(), tokens)));
+  const auto logits = [&](TestWorld& of, const Gpt& model) {
+    return forward(model, random_tokens(of.device, 2, 5, config.model.vocabulary, 3));
+  };
+  EXPECT_TRUE(same_bits(logits(other, saved.model), logits(world, trainer.model())));
   EXPECT_TRUE(
       error_says([&] { find_checkpoint(folder.path("nothing"), silent); }, {"not a folder"}));
   std::filesystem::create_directory(folder.path("empty"));

@@ -41,26 +41,26 @@ TEST(TokenView, LooksAtBytesAndPairsAlike) {
   for (const TokenView& view : {TokenView(bytes), TokenView(pairs)}) {
     EXPECT_EQ(view.size(), 4);
     EXPECT_EQ(view[2], 255);
-    EXPECT_EQ(view.largest(), 255);
+    EXPECT_EQ(view.summary().largest, 255);
     EXPECT_EQ(copied(view.part(1, 3)), (std::vector<std::int32_t>{0, 255}));
     EXPECT_EQ(view.part(4, 4).size(), 0);
     EXPECT_TRUE(error_says([&] { view.part(3, 5); }, {"[3, 5) of 4"}));
     EXPECT_TRUE(error_says([&] { view.part(3, 2); }, {"[3, 2)"}));
   }
-  EXPECT_EQ(TokenView(bytes).hash(), TokenView(pairs).hash()) << "the same tokens";
-  EXPECT_EQ(TokenView().largest(), -1);
+  EXPECT_EQ(TokenView(bytes).summary().hash, TokenView(pairs).summary().hash) << "the same tokens";
+  EXPECT_EQ(TokenView().summary().largest, -1);
 }
 
 TEST(TokenView, HashTellsContentsOrderAndNumberApart) {
   std::vector<std::uint16_t> a = counting(100'000), b = a;
-  EXPECT_EQ(TokenView(a).hash(), TokenView(b).hash());
+  EXPECT_EQ(TokenView(a).summary().hash, TokenView(b).summary().hash);
   std::swap(b[40'000], b[40'001]);
-  EXPECT_NE(TokenView(a).hash(), TokenView(b).hash());
+  EXPECT_NE(TokenView(a).summary().hash, TokenView(b).summary().hash);
   b = a;
   b.pop_back();
-  EXPECT_NE(TokenView(a).hash(), TokenView(b).hash());
+  EXPECT_NE(TokenView(a).summary().hash, TokenView(b).summary().hash);
   const std::vector<std::uint16_t> one{0}, two{0, 0};
-  EXPECT_NE(TokenView(one).hash(), TokenView(two).hash());
+  EXPECT_NE(TokenView(one).summary().hash, TokenView(two).summary().hash);
 }
 
 // The bytes, one by one: what llm.c reads and writes.
@@ -82,7 +82,7 @@ TEST(TokenFile, IsReadBackAndFeedsBatches) {
   TokenFile moved(folder.path("x.bin"));
   const TokenFile file = std::move(moved);
   EXPECT_EQ(copied(file.tokens()), copied(tokens));
-  EXPECT_EQ(file.tokens().hash(), TokenView(tokens).hash());
+  EXPECT_EQ(file.tokens().summary().hash, TokenView(tokens).summary().hash);
   CpuDevice device;
   const Batch a = BatchSampler(file.tokens(), 9, 1).batch(device, 0, 5);
   const Batch b = BatchSampler(tokens, 9, 1).batch(device, 0, 5);

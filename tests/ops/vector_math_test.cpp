@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace aisc::cpu {
@@ -15,6 +17,17 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 double relative_error(double found, double expected) {
   return std::abs(found - expected) / std::abs(expected);
+}
+
+TEST(Widen, OfEveryFloat16AndBFloat16HasTheBitsOfItsConversion) {
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  for (std::uint32_t u = 0; u < 0x10000; ++u) {
+    Float16 half;
+    BFloat16 brain;
+    half.bits = brain.bits = static_cast<std::uint16_t>(u);
+    ASSERT_EQ(bits(widen(half)), bits(static_cast<float>(half))) << u;
+    ASSERT_EQ(bits(widen(brain)), bits(static_cast<float>(brain))) << u;
+  }
 }
 
 TEST(VectorExp, IsWithinItsErrorOverItsWholeRange) {

@@ -1,4 +1,4 @@
-// The two ways to multiply matrices on the CPU.
+// The ways to multiply matrices on the CPU.
 #pragma once
 
 #include "common/ops/ops.h"
@@ -14,6 +14,9 @@ void library_product(View out, ConstView a, ConstView b, const ops::MatmulOption
 
 // BF16 by way of F32: for processors whose BF16 dot products are slower than F32 multiply-adds.
 void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
+
+// One row, out (1, N) = [out +] alpha a (1, K) b (N, K)^T [+ bias], in any floating type.
+void row_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
 // The sizes of out (batch, M, N) = op(a) (batch, M, K) op(b) (batch, K, N); batch 1 for matrices.
 struct ProductSizes {

@@ -106,8 +106,13 @@ void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions&
 
 void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   if (out.count() == 0) return;
+  const ProductSizes size(out, a, options.transpose);
   const bool library = a.dtype() == DType::F32 || a.dtype() == DType::BF16;
-  if (library && ProductSizes(out, a, options.transpose).K > 0)
+  const bool is_short = size_of(a.dtype()) < size_of(DType::F32);
+  // In F32 the library's product of one row already takes no longer than reading the matrix.
+  if (is_short && size.batch == 1 && size.M == 1 && options.transpose == ops::Transpose::Second)
+    row_product(out, a, b, options);
+  else if (library && size.K > 0)
     library_product(out, a, b, options);
   else
     plain_product(out, a, b, options);

@@ -21,6 +21,19 @@ template <class T>
 [[gnu::always_inline]] inline Accumulator<T> widen(T x) {
   return static_cast<Accumulator<T>>(x);
 }
+// The same bits as Float16's own conversion, all choices made by selecting. Fraction and exponent
+// move to their places in an F32, and the exponent's bias grows by 112; infinities and NaN, whose
+// exponent is all ones, need twice that. A subnormal is the distance of a number to 2^-14.
+template <>
+[[gnu::always_inline]] inline float widen(Float16 x) {
+  constexpr std::uint32_t kBias = 112u << 23, kOne = 1u << 23;
+  const std::uint32_t u = x.bits, exponent = u & 0x7c00u;
+  const std::uint32_t normal = ((u & 0x7fffu) << 13) + kBias;
+  const float distance = std::bit_cast<float>(normal + kOne) - std::bit_cast<float>(kBias + kOne);
+  const std::uint32_t number = exponent == 0x7c00u ? normal + kBias : normal;
+  const std::uint32_t magnitude = exponent == 0 ? std::bit_cast<std::uint32_t>(distance) : number;
+  return std::bit_cast<float>(magnitude | (u & 0x8000u) << 16);
+}
 template <class T>
 [[gnu::always_inline]] inline T narrow(Accumulator<T> x) {
   return static_cast<T>(x);
