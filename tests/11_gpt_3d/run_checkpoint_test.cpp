@@ -115,10 +115,17 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   TestWorld other;
   const SavedModel saved(other.rank, weights, DType::F32);
   EXPECT_EQ(other.device.ledger()[Purpose::Gradients].peak_bytes, 0);
+  // The padding of the vocabulary may differ, the logits of its tokens may not.
   const auto logits = [&](TestWorld& of, const Gpt& model) {
-    return forward(model, random_tokens(of.device, 2, 5, config.model.vocabulary, 3));
+    const Tensor all = forward(model, random_tokens(of.device, 2, 5, config.model.vocabulary, 3));
+    const std::vector<double> values = to_doubles(all);
+    std::vector<double> known;
+    for (std::int64_t i = 0; i < all.count(); ++i)
+      if (i % all.shape()[2] < config.model.vocabulary)
+        known.push_back(values[static_cast<std::size_t>(i)]);
+    return known;
   };
-  EXPECT_TRUE(same_bits(logits(other, saved.model), logits(world, trainer.model())));
+  EXPECT_EQ(logits(other, saved.model), logits(world, trainer.model()));
   EXPECT_TRUE(
       error_says([&] { find_checkpoint(folder.path("nothing"), silent); }, {"not a folder"}));
   std::filesystem::create_directory(folder.path("empty"));
