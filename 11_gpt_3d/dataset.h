@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/data/corpus.h"
-#include "common/data/tokenizer.h"
 #include "common/data/tokens.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 

@@ -1,4 +1,4 @@
-// What a training run puts into a checkpoint (common/data/checkpoint.h), and takes out again:
+// What a training run puts into a checkpoint (formats/checkpoint.h), and takes out again:
 //
 //   model.safetensors, config.json   the weights as Hugging Face's GPT-2: from_pretrained opens it
 //   training_state.safetensors       the optimizer's state, by parameter: "wte.weight/m"
@@ -10,8 +10,8 @@
 #include <string>
 
 #include "11_gpt_3d/trainer.h"
-#include "common/data/checkpoint.h"
-#include "common/data/tokenizer.h"
+#include "formats/checkpoint.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 

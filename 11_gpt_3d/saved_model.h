@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "common/data/checkpoint.h"
-#include "common/data/safetensors.h"
-#include "common/data/tokenizer.h"
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
+#include "formats/checkpoint.h"
+#include "formats/safetensors.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 

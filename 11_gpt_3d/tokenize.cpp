@@ -11,8 +11,8 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/data/corpus.h"
-#include "common/data/tokenizer.h"
 #include "common/data/tokens.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 namespace {

@@ -10,7 +10,7 @@
 #include "11_gpt_3d/saved_model.h"
 #include "common/core/error.h"
 #include "common/core/machine.h"
-#include "common/data/gpt2_weights.h"
+#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {

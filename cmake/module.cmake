@@ -3,4 +3,5 @@
 include("${CMAKE_CURRENT_LIST_DIR}/aisc.cmake")
 if(NOT TARGET aisc_core)
   add_subdirectory("${AISC_ROOT}/common" "${CMAKE_BINARY_DIR}/common")
+  add_subdirectory("${AISC_ROOT}/formats" "${CMAKE_BINARY_DIR}/formats")
 endif()

@@ -15,7 +15,7 @@
 #include "common/core/error.h"
 #include "common/core/files.h"
 #include "common/core/machine.h"
-#include "common/data/gpt2_weights.h"
+#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {

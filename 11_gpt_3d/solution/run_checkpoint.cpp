@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "common/core/error.h"
-#include "common/data/gpt2_weights.h"
-#include "common/data/json_file.h"
+#include "formats/gpt2_weights.h"
+#include "formats/json_file.h"
 
 namespace aisc {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/core/error.h"
 #include "common/core/files.h"
-#include "common/data/json_file.h"
+#include "formats/json_file.h"
 
 namespace aisc {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "common/core/error.h"
-#include "common/data/gpt2_weights.h"
+#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {

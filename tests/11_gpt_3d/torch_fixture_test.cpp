@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <sstream>
 
-#include "common/data/gpt2_weights.h"
 #include "common/optim/clip.h"
 #include "common/optim/optimizer.h"
-#include "tests/data/gpt2_fixture.h"
+#include "formats/gpt2_weights.h"
+#include "tests/formats/gpt2_fixture.h"
 #include "tests/support/compare.h"
 #include "tests/support/tensors.h"
 

@@ -8,11 +8,11 @@
 #include "11_gpt_3d/run_checkpoint.h"
 #include "11_gpt_3d/run_log.h"
 #include "common/core/error.h"
-#include "common/data/checkpoint.h"
-#include "common/data/gpt2_weights.h"
-#include "common/data/json_file.h"
-#include "common/data/tokenizer.h"
 #include "common/data/tokens.h"
+#include "formats/checkpoint.h"
+#include "formats/gpt2_weights.h"
+#include "formats/json_file.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/ops/ops.h"
-#include "common/ops/reference.h"
 #include "tests/support/compare.h"
 #include "tests/support/ledger_checks.h"
+#include "tests/support/reference.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/core/tensor.h"
-#include "common/ops/reference.h"
+#include "tests/support/reference.h"
 
 namespace aisc {
 

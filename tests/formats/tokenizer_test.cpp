@@ -1,13 +1,13 @@
 // How text is cut into words, which merges are learnt, which ids a text becomes, and that every
 // string of bytes comes back. Files are tested in tokenizer_files_test.cpp.
-#include "common/data/tokenizer.h"
+#include "formats/tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <thread>
 
-#include "common/data/pretokenize.h"
+#include "formats/pretokenize.h"
 #include "tests/support/error_says.h"
 
 namespace aisc {

@@ -2,8 +2,8 @@
 // right in both directions. tests/fixtures/make_huggingface_fixture made the files.
 #include <gtest/gtest.h>
 
-#include "common/data/gpt2_weights.h"
-#include "tests/data/gpt2_fixture.h"
+#include "formats/gpt2_weights.h"
+#include "tests/formats/gpt2_fixture.h"
 #include "tests/support/compare.h"
 #include "tests/support/error_says.h"
 #include "tests/support/tensors.h"

@@ -13,9 +13,9 @@
 
 #include <string>
 
-#include "common/data/safetensors.h"
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
+#include "formats/safetensors.h"
 
 namespace aisc {
 

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "common/core/files.h"
-#include "common/data/gpt2_weights.h"
-#include "tests/data/gpt2_fixture.h"
+#include "formats/gpt2_weights.h"
+#include "tests/formats/gpt2_fixture.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"

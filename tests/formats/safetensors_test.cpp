@@ -1,5 +1,5 @@
 // Safetensors files: what is written is read, byte for byte and type by type; lies are found.
-#include "common/data/safetensors.h"
+#include "formats/safetensors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/data/tokenizer.h"
+#include "formats/tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 #include "common/core/error.h"
 #include "common/core/files.h"
-#include "common/data/pretokenize.h"
+#include "formats/pretokenize.h"
 
 namespace aisc {
 namespace {

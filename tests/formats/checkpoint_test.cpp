@@ -1,5 +1,5 @@
 // Checkpoints appear whole or not at all, and damage is found, whatever byte it hits.
-#include "common/data/checkpoint.h"
+#include "formats/checkpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "common/data/pretokenize.h"
+#include "formats/pretokenize.h"
 
 #include <utf8proc.h>
 

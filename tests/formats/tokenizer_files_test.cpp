@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "common/core/files.h"
-#include "common/data/byte_alphabet.h"
-#include "common/data/tokenizer.h"
+#include "formats/byte_alphabet.h"
+#include "formats/tokenizer.h"
 #include "tests/support/error_says.h"
 
 namespace aisc {
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const char* const kFixture = AISC_SOURCE_DIR "/tests/data/fixtures/bpe_300";
+const char* const kFixture = AISC_SOURCE_DIR "/tests/fixtures/bpe_300";
 
 std::string fixture(const std::string& name) {
   return read_file((fs::path(kFixture) / name).string());

@@ -1,4 +1,4 @@
-#include "common/data/safetensors.h"
+#include "formats/safetensors.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "common/core/error.h"
-#include "common/data/json_file.h"
 #include "common/ops/ops.h"
+#include "formats/json_file.h"
 
 namespace aisc {
 namespace {
@@ -108,7 +108,8 @@ void convert(View to, const std::uint8_t* from) {
     const std::int64_t count = std::min(kPiece, to.count() - begin);
     std::memcpy(piece.data(), from + begin * static_cast<std::int64_t>(sizeof(T)),
                 static_cast<std::size_t>(count) * sizeof(T));
-    ops::cast(to.flat(begin, count), ConstView(piece.data(), {count}, DTypeOf<T>::value, to.device()));
+    ops::cast(to.flat(begin, count),
+              ConstView(piece.data(), {count}, DTypeOf<T>::value, to.device()));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "common/data/gpt2_weights.h"
+#include "formats/gpt2_weights.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/core/error.h"
-#include "common/data/json_file.h"
+#include "formats/json_file.h"
 
 namespace aisc {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "common/core/error.h"
 #include "common/core/files.h"
-#include "common/data/byte_alphabet.h"
-#include "common/data/json_file.h"
-#include "common/data/tokenizer.h"
+#include "formats/byte_alphabet.h"
+#include "formats/json_file.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 namespace {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/core/files.h"
-#include "common/data/byte_alphabet.h"
-#include "common/data/tokenizer.h"
+#include "formats/byte_alphabet.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/data/json_file.h"
+#include "formats/json_file.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "common/data/byte_alphabet.h"
+#include "formats/byte_alphabet.h"
 
 #include <cstddef>
 

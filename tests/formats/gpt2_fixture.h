@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/data/gpt2_weights.h"
+#include "formats/gpt2_weights.h"
 #include "tests/nn/gpt_fixture.h"
 
 namespace aisc {

@@ -14,9 +14,9 @@
 #include <queue>
 
 #include "common/core/error.h"
-#include "common/data/byte_alphabet.h"
-#include "common/data/pretokenize.h"
-#include "common/data/tokenizer.h"
+#include "formats/byte_alphabet.h"
+#include "formats/pretokenize.h"
+#include "formats/tokenizer.h"
 
 namespace aisc {
 namespace {
