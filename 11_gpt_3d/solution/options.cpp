@@ -20,7 +20,6 @@ Options defaults() {
   o.train.batch = 16;
   o.train.steps = 1000;
   o.train.learning_rate = 4e-3;
-  o.train.min_learning_rate = 2e-4;
   o.train.warmup_steps = 50;
   return o;
 }
@@ -68,7 +67,8 @@ void add_training(CLI::App& app, Options& o) {
       ->group(group);
   app.add_option("--learning-rate", t.learning_rate, "at the end of the warm-up")->group(group);
   app.add_option("--min-learning-rate", t.min_learning_rate, "at the last step (half a cosine)")
-      ->group(group);
+      ->group(group)
+      ->default_str("a twentieth of it");
   app.add_option("--warmup", t.warmup_steps, "steps of linear warm-up")->group(group);
   app.add_option("--weight-decay", t.weight_decay, "of matrices and tables")->group(group);
   app.add_option("--beta1", t.beta1, "AdamW's decay of the mean gradient")->group(group);
@@ -245,6 +245,8 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   }
   for (const CLI::Option* option : app.get_options())
     if (!option->empty()) o.given.insert(option->get_single_name());
+  if (app.get_option("--min-learning-rate")->empty())
+    o.train.min_learning_rate = o.train.learning_rate / 20;
   if (app.get_option("--gradients")->empty()) o.train.gradient_dtype = o.train.model.dtype;
   o.train.model.seed = o.sample.seed = o.train.seed;
   try {
