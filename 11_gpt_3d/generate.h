@@ -20,6 +20,9 @@ struct GenerateOptions {
   std::int64_t classes = 0;       // tokens 0 .. classes - 1 may be drawn; 0: the vocabulary
 };
 
+// Throws Error if temperature is not 0 or more and finite, top_k < 0, or top_p is outside (0, 1].
+void validate(const GenerateOptions& options);
+
 // Continues `prompt` and returns what was generated, without the prompt and without end_of_text,
 // where it stops. `each` sees every token as it comes and returns false to stop after it. Token i
 // is drawn with number i of Philox(seed, "sample").

@@ -37,8 +37,8 @@ struct Options {
 };
 
 // Reads the command line (and the file of --config, whose values the command line overrides).
-// `earlier`: the config.json of a run that is resumed, which both override. Prints help or what is
-// wrong by itself; then `options` is empty and the program ends with `exit_code`.
+// `earlier`: the config.json of a run that is resumed, which the command line overrides. Prints
+// help or what is wrong by itself; then `options` is empty and the program ends with `exit_code`.
 struct ParsedOptions {
   std::optional<Options> options;
   int exit_code = 0;

@@ -20,7 +20,7 @@ class Run {
   // Makes the folder of a new run, or goes on in that of `resumed`. Both references must outlive
   // the run. Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
   Run(const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-      std::string command);
+      const std::string& command);
 
   // Trains to the last step, or until Ctrl-C; writes report, checkpoints, metrics and trace.
   // Returns the exit status: 0, or 130 after Ctrl-C.
@@ -30,7 +30,7 @@ class Run {
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   const GptConfig& model() const { return options_.train.model; }
   void take_up(const Checkpoint& checkpoint);
-  void describe(std::string command);
+  void describe();
   void loop(const Interrupt& interrupt, Progress& progress);
   bool is_due(std::int64_t interval) const;
   StepRow one_step();

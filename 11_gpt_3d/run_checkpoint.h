@@ -18,6 +18,7 @@ namespace aisc {
 // What a run knows beside its tensors.
 struct RunState {
   std::string config;             // JSON: the flags (Options::to_json)
+  std::string command;            // that began it, and those that resumed it, one a line
   std::uint64_t corpus_hash = 0;  // of the tokens that it learns from
   std::int64_t samples = 0;       // seen so far: where in the data it is
 

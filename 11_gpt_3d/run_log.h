@@ -32,7 +32,7 @@ struct Note {
 };
 
 // metrics.jsonl and notes.jsonl in a run's folder, line by line, and the same in memory. Every line
-// is handed to the system at once, so that it survives whatever comes next.
+// is handed to the system at once, so that it survives the process, and with sync() the machine.
 class RunLog {
  public:
   // Begins new files in `folder`, or goes on after `last_step`: rows and notes of later steps,
@@ -43,6 +43,7 @@ class RunLog {
 
   void append(const StepRow& row);
   void append(const Note& note);
+  void sync();  // has the disk confirm what was appended; before a checkpoint
 
   const std::vector<StepRow>& rows() const { return rows_; }
   const std::vector<Note>& notes() const { return notes_; }

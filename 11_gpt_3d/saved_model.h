@@ -18,15 +18,15 @@ using Say = std::function<void(const std::string&)>;  // takes a line for the pe
 // The checkpoint to go on with: `path` is one, or a run's folder, whose newest intact one is taken;
 // `say` is told of each newer one that is damaged. Throws Error: there is none.
 Checkpoint find_checkpoint(const std::string& path, const Say& say);
-// The folder of the run that a checkpoint belongs to.
+// The folder of the run that a checkpoint belongs to. Throws Error if it was copied elsewhere.
 std::string run_of(const Checkpoint& checkpoint);
 
 // The file of weights that `path` stands for: a .safetensors file itself, a folder with
 // model.safetensors, or a run or checkpoint as above. Throws Error naming what was looked for.
 std::string weights_at(const std::string& path, const Say& say);
 
-// The tokenizer beside a file of weights, if there is one. Throws Error if it is damaged.
-std::optional<Tokenizer> tokenizer_beside(const std::string& weights);
+// The folder of a file of weights if it holds a tokenizer, too, else "".
+std::string tokenizer_beside(const std::string& weights);
 
 // A model that only generates: weights without gradients.
 struct SavedModel {

@@ -107,6 +107,23 @@ std::vector<std::uint16_t> encode(const Tokenizer& tokenizer, const std::string&
   return {ids.begin(), ids.end()};
 }
 
+// Whole or not at all: what fails half-way, on a full disk say, is removed again.
+void write_folder(const std::string& out, const Tokenizer& tokenizer, TokenView training,
+                  TokenView validation) {
+  std::error_code error;
+  const bool made = fs::create_directories(out, error);
+  if (error) fail("--out " + out + ": cannot be made: " + error.message());
+  try {
+    tokenizer.write(out);
+    write_token_file(out + "/validation.bin", validation);
+    write_token_file(out + "/training.bin", training);  // last: by it the folder is known
+  } catch (const Error&) {
+    for (const auto& entry : fs::directory_iterator(out, error)) fs::remove(entry.path(), error);
+    if (made) fs::remove(out, error);
+    throw;
+  }
+}
+
 int run(const Options& options) {
   check_out(options.out);
   const Corpus corpus = options.corpus.empty() ? read_corpus(AISC_SOURCE_DIR, course_text())
@@ -121,12 +138,7 @@ int run(const Options& options) {
   const auto training = encode(tokenizer, "training", corpus.training, clock);
   const auto validation = encode(tokenizer, "validation", corpus.validation, clock);
 
-  std::error_code error;
-  fs::create_directories(options.out, error);
-  if (error) fail("--out " + options.out + ": cannot be made: " + error.message());
-  tokenizer.write(options.out);
-  write_token_file((fs::path(options.out) / "training.bin").string(), training);
-  write_token_file((fs::path(options.out) / "validation.bin").string(), validation);
+  write_folder(options.out, tokenizer, training, validation);
   fmt::print("Tokenizer, training.bin and validation.bin are in {}\n", options.out);
   return 0;
 }

@@ -20,19 +20,18 @@ void say(const std::string& line) { fmt::print("{}\n", line); }
 int generate_text(const Options& options) {
   World world;
   const std::string weights = weights_at(options.from, say);
-  std::optional<Tokenizer> tokenizer = options.data.tokenizer.empty() ? tokenizer_beside(weights)
-                                       : options.data.tokenizer == "bytes"
-                                           ? Tokenizer::bytes()
-                                           : Tokenizer::read(options.data.tokenizer);
-  if (!tokenizer)
+  const std::string path =
+      options.data.tokenizer.empty() ? tokenizer_beside(weights) : options.data.tokenizer;
+  if (path.empty())
     fail(weights +
          ": there is no tokenizer beside it; --tokenizer names a folder with "
          "tokenizer.json, or vocab.json and merges.txt");
+  const Tokenizer tokenizer = path == "bytes" ? Tokenizer::bytes() : Tokenizer::read(path);
   const SavedModel saved(world.rank, weights, options.train.model.dtype);
   const Interrupt interrupt;
   const double begin = world.clock.now();
   const StreamedText text =
-      stream_text(world.rank, saved.model, *tokenizer, options.prompt, options.sample, interrupt);
+      stream_text(world.rank, saved.model, tokenizer, options.prompt, options.sample, interrupt);
   const double seconds = world.clock.now() - begin;
   fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
              static_cast<double>(text.tokens) / seconds);
@@ -44,7 +43,8 @@ int generate_text(const Options& options) {
 void complete_model(Options& options, const Dataset& dataset) {
   GptConfig& model = options.train.model;
   if (!options.init.empty()) {
-    const GptConfig file = gpt2_config(Safetensors(weights_at(options.init, say)));
+    const bool given = options.given.contains("heads");
+    const GptConfig file = gpt2_config(Safetensors(options.init), given ? model.heads : 0);
     const auto take = [&](const char* flag, std::int64_t& value, std::int64_t found) {
       if (options.given.contains(flag) && value != found)
         fail(fmt::format("--{} {}: {} has {}", flag, value, options.init, found));
@@ -64,9 +64,9 @@ void complete_model(Options& options, const Dataset& dataset) {
   options.train.validate();
   if (dataset.validation().size() <= model.context)
     fail(
-        fmt::format("the corpus has {} tokens, a tenth of which is for validation: too few for one "
+        fmt::format("the corpus has {} tokens for training and {} for validation: too few for one "
                     "window of {} tokens; give more text or a smaller --context",
-                    dataset.training().size() + dataset.validation().size(), model.context));
+                    dataset.training().size(), dataset.validation().size(), model.context));
 }
 
 // The command as it was given, so that a shell reads the same words again.
@@ -111,11 +111,10 @@ int run(int argc, char** argv) {
   if (!options.from.empty()) return generate_text(options);
 
   DatasetOptions data = options.data;  // as given, with the tokenizer of the weights
-  const std::string weights = checkpoint             ? checkpoint->path + "/model.safetensors"
-                              : options.init.empty() ? ""
-                                                     : weights_at(options.init, say);
-  if (data.tokenizer.empty() && !weights.empty() && tokenizer_beside(weights))
-    data.tokenizer = weights.substr(0, weights.rfind('/'));
+  if (!options.init.empty()) options.init = weights_at(options.init, say);  // looked for once
+  if (data.tokenizer.empty() && (checkpoint || !options.init.empty()))
+    data.tokenizer =
+        tokenizer_beside(checkpoint ? checkpoint->path + "/model.safetensors" : options.init);
   if (checkpoint) require_same_model(*checkpoint, options);
   const Dataset dataset = Dataset::open(data);
   complete_model(options, dataset);

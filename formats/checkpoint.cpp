@@ -69,6 +69,14 @@ std::uint64_t hex_member(const json& object, const char* key, const std::string&
   return value;
 }
 
+// A checkpoint that goes loses its name first: what a kill then leaves half-removed is none.
+void remove_under_another_name(const std::string& path) {
+  std::error_code ignored;
+  const std::string old = path + ".old" + std::string(kTemporary);
+  fs::rename(path, old, ignored);
+  fs::remove_all(old, ignored);
+}
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string checkpoints, std::int64_t step)
@@ -110,8 +118,8 @@ std::string CheckpointWriter::commit(const std::string& state) {
 
   const std::string path = fmt::format("{}/{}{:06}", checkpoints_, kPrefix, step_);
   std::error_code error;
-  fs::remove_all(path, error);  // a folder can only take the place of an empty one
-  if (!error) fs::rename(temporary_, path, error);
+  remove_under_another_name(path);  // a folder can only take the place of an empty one
+  fs::rename(temporary_, path, error);
   if (error) fail_system(path, "cannot be replaced", error);
   temporary_.clear();
   sync_folder(checkpoints_);
@@ -188,11 +196,11 @@ std::optional<Checkpoint> newest_intact(const std::string& checkpoints,
   return std::nullopt;
 }
 
-void remove_old_checkpoints(const std::string& checkpoints, std::int64_t keep) {
-  const std::vector<std::string> paths = list_checkpoints(checkpoints);
-  std::error_code ignored;
-  for (std::size_t i = static_cast<std::size_t>(keep); i < paths.size(); ++i)
-    fs::remove_all(paths[i], ignored);
+void remove_checkpoints(const std::string& checkpoints, std::int64_t step, std::int64_t keep) {
+  for (const std::string& path : list_checkpoints(checkpoints)) {
+    const bool given_up = *step_of(fs::path(path).filename().string()) > step;
+    if (given_up || --keep < 0) remove_under_another_name(path);
+  }
 }
 
 }  // namespace aisc

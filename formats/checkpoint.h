@@ -63,7 +63,9 @@ std::vector<std::string> list_checkpoints(const std::string& checkpoints);
 std::optional<Checkpoint> newest_intact(const std::string& checkpoints,
                                         const std::function<void(const std::string&)>& say);
 
-// Removes all but the `keep` newest. What cannot be removed stays: nothing depends on it.
-void remove_old_checkpoints(const std::string& checkpoints, std::int64_t keep);
+// Keeps the `keep` newest checkpoints of at most `step` steps. Those of more steps, which a run
+// that went back to an earlier one has given up, go first. What cannot be removed stays: nothing
+// depends on it.
+void remove_checkpoints(const std::string& checkpoints, std::int64_t step, std::int64_t keep);
 
 }  // namespace aisc

@@ -217,6 +217,10 @@ void check_tensors(const Safetensors& file, const GptConfig& config, const std::
       fail(fmt::format("{}: byte {}: \"{}\" has shape ({}), expected ({})", file.path(),
                        entry.offset, entry.name, fmt::join(entry.shape, ", "),
                        fmt::join(expected, ", ")));
+    if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16" &&
+        entry.dtype != "F64")
+      fail(fmt::format("{}: byte {}: \"{}\" is {}, expected F32, F16, BF16 or F64", file.path(),
+                       entry.offset, entry.name, entry.dtype));
     known.insert(entry.name);
   }
   for (const SafetensorsEntry& entry : file.entries()) {
@@ -269,14 +273,14 @@ std::string config_json(const GptConfig& config, DType dtype, std::int32_t end_o
 
 }  // namespace
 
-GptConfig gpt2_config(const Safetensors& file) {
+GptConfig gpt2_config(const Safetensors& file, std::int64_t heads) {
   const std::string prefix = prefix_of(file);
   GptConfig config;
   std::tie(config.vocabulary, config.width) = matrix(file, prefix + "wte.weight");
   config.context = matrix(file, prefix + "wpe.weight").first;
   config.layers = 0;
   while (file.find(fmt::format("{}h.{}.ln_1.weight", prefix, config.layers))) ++config.layers;
-  config.heads = std::max<std::int64_t>(1, config.width / 64);
+  config.heads = heads > 0 ? heads : std::max<std::int64_t>(1, config.width / 64);
   const fs::path beside = fs::path(file.path()).replace_filename("config.json");
   if (fs::exists(beside)) take_config(beside, config);
   if (config.layers == 0) fail(file.path() + ": not a GPT-2: no tensor \"h.0.ln_1.weight\"");

@@ -171,6 +171,7 @@ void Safetensors::parse() {
                       "another without holes",
                       path_, e.offset, e.name, expected));
     expected += e.bytes;
+    index_[e.name] = index_.size();
   }
   if (expected != bytes_.size())
     fail(fmt::format("{}: byte {}: the last tensor ends here, found {} more bytes", path_, expected,
@@ -178,9 +179,8 @@ void Safetensors::parse() {
 }
 
 const SafetensorsEntry* Safetensors::find(const std::string& name) const {
-  const auto at = std::find_if(entries_.begin(), entries_.end(),
-                               [&](const SafetensorsEntry& e) { return e.name == name; });
-  return at == entries_.end() ? nullptr : &*at;
+  const auto at = index_.find(name);
+  return at == index_.end() ? nullptr : &entries_[at->second];
 }
 
 const SafetensorsEntry& Safetensors::at(const std::string& name) const {

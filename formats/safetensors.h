@@ -53,6 +53,7 @@ class Safetensors {
   std::optional<MappedFile> file_;
   std::span<const std::uint8_t> bytes_;
   std::vector<SafetensorsEntry> entries_;
+  std::map<std::string, std::size_t> index_;  // by name, into entries_
   std::map<std::string, std::string> metadata_;
 };
 

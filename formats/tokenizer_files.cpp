@@ -270,6 +270,9 @@ Tokenizer Tokenizer::Files::tokenizer() {
     const std::string& key = keys[id];
     if (key.size() > 2 && key.starts_with('<') && key.ends_with('>') && !is_made[id])
       is_special[id] = true;
+    if (is_special[id] && is_made[id])
+      fail(fmt::format("{}: token {} (id {}) is added and made by a merge, expected one of both",
+                       name, in_quotes(key), id));
     tokens.push_back(bytes_of(id));
     if (is_special[id]) special.push_back(static_cast<std::int32_t>(id));
     if (tokens[id].size() != 1) continue;

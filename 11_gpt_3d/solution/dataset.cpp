@@ -24,7 +24,9 @@ std::vector<std::uint16_t> encoded(const Tokenizer& tokenizer,
   return {ids.begin(), ids.end()};  // none above 65535: the caller looked
 }
 
-bool is_tokenized_folder(const std::string& path) { return fs::exists(path + "/training.bin"); }
+bool is_tokenized_folder(const std::string& path) {
+  return !path.empty() && fs::exists(path + "/training.bin");
+}
 
 std::string in_millions(std::int64_t count) {
   return fmt::format("{:.2f}", static_cast<double>(count) / 1e6);

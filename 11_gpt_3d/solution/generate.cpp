@@ -11,9 +11,8 @@
 #include "common/core/rng.h"
 
 namespace aisc {
-namespace {
 
-void check(const GenerateOptions& o) {
+void validate(const GenerateOptions& o) {
   if (!(o.temperature >= 0 && std::isfinite(o.temperature)))
     fail(fmt::format("generate: temperature is {}, expected 0 or more", o.temperature));
   if (o.top_k < 0) fail(fmt::format("generate: top_k is {}, expected 0 or more", o.top_k));
@@ -21,10 +20,12 @@ void check(const GenerateOptions& o) {
     fail(fmt::format("generate: top_p is {}, expected 0 < top_p <= 1", o.top_p));
 }
 
+namespace {
+
 // Throws Error; returns how many tokens may be drawn.
 std::int64_t check(const Gpt& model, std::span<const std::int32_t> prompt,
                    const GenerateOptions& o) {
-  check(o);
+  validate(o);
   const std::int64_t V = model.config().vocabulary;
   if (o.tokens < 0) fail(fmt::format("generate: tokens is {}, expected 0 or more", o.tokens));
   if (o.classes < 0 || o.classes > V)
@@ -94,7 +95,7 @@ Tensor tokens_of(std::span<const std::int32_t> ids, Device& device) {
 }  // namespace
 
 std::int32_t draw(std::span<const double> logits, const GenerateOptions& options, double uniform) {
-  check(options);
+  validate(options);
   if (logits.empty()) fail("generate: there are no logits");
   const auto largest = std::max_element(logits.begin(), logits.end());
   const bool numbers = std::none_of(logits.begin(), logits.end(), [](double x) { return x != x; });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -175,7 +176,19 @@ void require_alone(const Options& o) {
   both("resume", "init", "a resumed run has its weights in its checkpoint");
   both("resume", "out", "a resumed run goes on in its own folder");
   both("resume", "from", "one trains, the other generates");
+  both("resume", "config", "a resumed run has its flags in its checkpoint");
+  both("from", "out", "generating leaves no folder");
   both("init", "from", "one trains, the other generates");
+  if (o.allow_corpus_change && o.resume.empty())
+    fail("--allow-corpus-change: only beside --resume");
+  if (o.prompt.empty() && o.sample.tokens > 0)
+    fail("--sample is empty: found 0 bytes, expected text to continue");
+}
+
+// Where a run is resumed from need not be where it began.
+void make_absolute(std::string& path) {
+  if (!path.empty() && path != "bytes")
+    path = std::filesystem::absolute(path).lexically_normal().string();
 }
 
 }  // namespace
@@ -249,8 +262,12 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     o.train.min_learning_rate = o.train.learning_rate / 20;
   if (app.get_option("--gradients")->empty()) o.train.gradient_dtype = o.train.model.dtype;
   o.train.model.seed = o.sample.seed = o.train.seed;
+  for (std::string* path : {&o.data.corpus, &o.data.validation, &o.data.tokenizer})
+    make_absolute(*path);
   try {
     require_alone(o);
+    validate(o.sample);
+    if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
     known.validate();

@@ -77,19 +77,18 @@ StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& to
 }
 
 Run::Run(const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-         std::string command)
+         const std::string& command)
     : options_(options),
       dataset_(dataset),
       trainer_(world_.rank, options.train),
       sampler_(dataset.training(), options.train.model.context, options.train.seed),
       validation_(validation_batches(options, dataset.validation(), world_.device)),
-      state_{.config = options.to_json(), .corpus_hash = dataset.hash()} {
+      state_{.config = options.to_json(), .command = command, .corpus_hash = dataset.hash()} {
   if (resumed) {
     take_up(*resumed);
   } else {
     if (!options.init.empty()) {
-      read_gpt2_weights(Safetensors(weights_at(options.init, say)), options.train.model,
-                        trainer_.parameters());
+      read_gpt2_weights(Safetensors(options.init), options.train.model, trainer_.parameters());
       trainer_.take_weights();
     }
     folder_ = make_run_folder(options.out);
@@ -97,7 +96,7 @@ Run::Run(const Options& options, const Dataset& dataset, const Checkpoint* resum
     if (!options.init.empty()) log_->append(Note{0, "event", "began from " + options.init});
   }
   write_file(file("config.json"), state_.config);
-  describe(std::move(command));
+  describe();
 }
 
 void Run::take_up(const Checkpoint& checkpoint) {
@@ -108,6 +107,7 @@ void Run::take_up(const Checkpoint& checkpoint) {
         fmt::format("{}: the corpus is not what it was when this checkpoint was written (hash "
                     "{:016x}, now {:016x}): --allow-corpus-change goes on all the same",
                     checkpoint.path, before.corpus_hash, state_.corpus_hash));
+  state_.command = before.command + "\n" + state_.command;
   restore_run(checkpoint, trainer_);
   log_.emplace(folder_, checkpoint.step);
   for (const StepRow& row : log_->rows())
@@ -120,7 +120,7 @@ void Run::take_up(const Checkpoint& checkpoint) {
   log_->append(Note{checkpoint.step, "event", event});
 }
 
-void Run::describe(std::string command) {
+void Run::describe() {
   const Tokenizer* tokenizer = dataset_.tokenizer();
   const bool bytes = tokenizer && tokenizer->hash() == Tokenizer::bytes().hash();
   const TokenView some =
@@ -128,7 +128,7 @@ void Run::describe(std::string command) {
   facts_ = {.title = fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
                                  static_cast<double>(trainer_.parameters().parameter_count()) / 1e6,
                                  model().layers, model().width),
-            .command = std::move(command),
+            .command = state_.command,
             .config = state_.config,
             .steps = options_.train.steps,
             .unit = bytes ? "byte" : "token",
@@ -194,8 +194,9 @@ void Run::write_results(const std::string& status) {
 
 void Run::save() {
   const auto span = world_.trace.span("checkpoint");
+  log_->sync();
   save_run(file("checkpoints"), trainer_, dataset_.tokenizer(), state_);
-  remove_old_checkpoints(file("checkpoints"), options_.keep);
+  remove_checkpoints(file("checkpoints"), trainer_.steps_taken(), options_.keep);
 }
 
 bool Run::is_due(std::int64_t interval) const {
@@ -207,7 +208,7 @@ void Run::loop(const Interrupt& interrupt, Progress& progress) {
   const auto tokens = static_cast<double>(options_.train.batch * model().context);
   const double begin = world_.clock.now();
   world_.trace.watch(&world_.device);
-  for (bool last = first >= steps; !last;) {
+  for (bool last = false; !last;) {
     const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches
     world_.trace.record(before >= 1 && before <= options_.trace_steps);
     StepRow row = one_step();
@@ -232,14 +233,20 @@ int Run::train() {
   Progress progress(stdout);
   const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
   const double begin = world_.clock.now();
-  if (first >= steps)
+  if (first >= steps) {
     say(fmt::format("Nothing is left to do: {} of {} steps are taken; --steps asks for more", first,
                     steps));
+    return 0;
+  }
   try {
     loop(interrupt, progress);
-  } catch (...) {  // what there is so far is kept; the error goes on
+  } catch (...) {  // what there is so far is kept, if that is possible; the error goes on
     progress.finish();
-    write_results("failed");
+    try {
+      write_results("failed");
+    } catch (const Error& second) {
+      say(second.what());
+    }
     throw;
   }
   progress.finish();

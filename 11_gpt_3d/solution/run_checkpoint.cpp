@@ -25,6 +25,7 @@ std::vector<SafetensorsSpec> specs_of(const std::vector<Optimizer::State>& state
 
 std::string RunState::to_json() const {
   const nlohmann::json json{{"config", nlohmann::json::parse(config)},
+                            {"command", command},
                             {"corpus_hash", fmt::format("{:016x}", corpus_hash)},
                             {"samples", samples}};
   return json.dump();
@@ -34,13 +35,15 @@ RunState RunState::from_json(const std::string& json, const std::string& name) {
   const nlohmann::json j = parse_json(json, name);
   const auto has = [&](const char* key, auto is) { return j.contains(key) && (j[key].*is)(); };
   using Json = nlohmann::json;
-  if (!j.is_object() || !has("config", &Json::is_object) || !has("corpus_hash", &Json::is_string) ||
-      !has("samples", &Json::is_number_unsigned))
+  if (!j.is_object() || !has("config", &Json::is_object) || !has("command", &Json::is_string) ||
+      !has("corpus_hash", &Json::is_string) || !has("samples", &Json::is_number_unsigned))
     fail(name +
-         ": not a checkpoint of a training run: expected \"config\", \"corpus_hash\" and "
+         ": not a checkpoint of a training run: expected \"config\", \"command\", \"corpus_hash\" "
+         "and "
          "\"samples\"");
   RunState state;
   state.config = j["config"].dump();
+  state.command = j["command"].get<std::string>();
   state.samples = j["samples"].get<std::int64_t>();
   const auto hash = j["corpus_hash"].get<std::string>();
   std::from_chars(hash.data(), hash.data() + hash.size(), state.corpus_hash, 16);

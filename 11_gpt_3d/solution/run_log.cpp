@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -21,9 +22,16 @@ std::string dumped(const Json& json) {
 }
 
 double number(const nlohmann::json& row, const char* key, const std::string& name) {
-  if (!row.contains(key) || !row[key].is_number())
+  if (!row.contains(key) || !(row[key].is_number() || row[key].is_null()))
     fail(fmt::format("{}: \"{}\": expected a number", name, key));
-  return row[key].get<double>();
+  // JSON has no word for infinity and writes null.
+  return row[key].is_null() ? std::numeric_limits<double>::infinity() : row[key].get<double>();
+}
+
+std::int64_t whole(const nlohmann::json& row, const char* key, const std::string& name) {
+  if (!row.contains(key) || !row[key].is_number_integer())
+    fail(fmt::format("{}: \"{}\": expected a whole number", name, key));
+  return row[key].get<std::int64_t>();
 }
 
 std::string to_json(const Note& note) {
@@ -32,7 +40,7 @@ std::string to_json(const Note& note) {
 
 Note note_of(const std::string& line, const std::string& name) {
   const nlohmann::json json = parse_json(line, name);
-  Note note{.step = static_cast<std::int64_t>(number(json, "step", name))};
+  Note note{.step = whole(json, "step", name)};
   for (const char* kind : {"sample", "event"})
     if (json.contains(kind) && json[kind].is_string()) {
       note.kind = kind;
@@ -86,7 +94,7 @@ std::string to_json(const StepRow& row) {
 StepRow step_row(const std::string& text, const std::string& name) {
   const nlohmann::json json = parse_json(text, name);
   StepRow row;
-  row.step = static_cast<std::int64_t>(number(json, "step", name));
+  row.step = whole(json, "step", name);
   row.loss = number(json, "loss", name);
   row.learning_rate = number(json, "learning_rate", name);
   row.gradient_norm = number(json, "gradient_norm", name);
@@ -97,9 +105,8 @@ StepRow step_row(const std::string& text, const std::string& name) {
   if (!json.contains("peak_bytes")) fail(name + ": \"peak_bytes\": expected an object");
   const nlohmann::json& peaks = json["peak_bytes"];
   for (std::size_t p = 0; p < kPurposeCount; ++p)
-    row.peak_bytes[p] =
-        static_cast<std::int64_t>(number(peaks, name_of(static_cast<Purpose>(p)), name));
-  row.peak_bytes[kPurposeCount] = static_cast<std::int64_t>(number(peaks, "total", name));
+    row.peak_bytes[p] = whole(peaks, name_of(static_cast<Purpose>(p)), name);
+  row.peak_bytes[kPurposeCount] = whole(peaks, "total", name);
   return row;
 }
 
@@ -117,7 +124,8 @@ RunLog::RunLog(const std::string& folder)
       notes_file_(nullptr, std::fclose) {
   // Belongs to the open file, so it ends with the process, however that ends.
   if (flock(fileno(lock_.get()), LOCK_EX | LOCK_NB) != 0)
-    fail(folder + ": another process is writing to this run");
+    fail(errno == EWOULDBLOCK ? folder + ": another process is writing to this run"
+                              : folder + "/lock: cannot be locked: " + std::strerror(errno));
   rows_file_ = open(rows_path_, "ab");
   notes_file_ = open(notes_path_, "ab");
 }
@@ -136,6 +144,12 @@ void RunLog::write(const File& file, const std::string& line, const std::string&
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
   if (std::fflush(file.get()) != 0 || !written)
     fail(path + ": cannot be written: " + std::strerror(errno));
+}
+
+void RunLog::sync() {
+  for (const File* file : {&rows_file_, &notes_file_})
+    if (fsync(fileno(file->get())) != 0)
+      fail(rows_path_ + ": cannot be written to the disk: " + std::strerror(errno));
 }
 
 void RunLog::append(const StepRow& row) {

@@ -28,6 +28,10 @@ Checkpoint find_checkpoint(const std::string& path, const Say& say) {
 std::string run_of(const Checkpoint& checkpoint) {
   const fs::path path = fs::absolute(checkpoint.path).lexically_normal();
   const fs::path folder = path.has_filename() ? path : path.parent_path();  // "x/" ends with ""
+  if (folder.parent_path().filename() != "checkpoints")
+    fail(checkpoint.path +
+         ": not in a run's folder of checkpoints, so there is no run to go on with; "
+         "--init begins a new one from it");
   return fs::relative(folder.parent_path().parent_path()).string();
 }
 
@@ -38,11 +42,12 @@ std::string weights_at(const std::string& path, const Say& say) {
   return find_checkpoint(path, say).path + "/model.safetensors";
 }
 
-std::optional<Tokenizer> tokenizer_beside(const std::string& weights) {
+std::string tokenizer_beside(const std::string& weights) {
   const fs::path folder = fs::path(weights).parent_path();
+  const std::string path = folder.empty() ? "." : folder.string();
   for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json"})
-    if (fs::exists(folder / name)) return Tokenizer::read(folder.empty() ? "." : folder.string());
-  return std::nullopt;
+    if (fs::exists(folder / name)) return path;
+  return "";
 }
 
 SavedModel::SavedModel(const Rank& rank, const std::string& weights, DType precision)

@@ -44,6 +44,7 @@ void find_files(const fs::path& folder, const std::string& prefix, const CorpusO
     std::error_code unreadable;
     const bool is_folder = entry->is_directory(unreadable);
     if (is_left_out(name, is_folder)) continue;
+    if (is_folder && fs::exists(entry->path() / "metrics.jsonl", unreadable)) continue;
     if (is_folder) {
       if (!entry->is_symlink()) find_files(entry->path(), prefix + name + "/", options, found);
     } else if (is_wanted(*entry, options)) {

@@ -9,8 +9,8 @@
 namespace aisc {
 
 // Which files of a folder tree belong to the corpus. Left out always: names that begin with a dot,
-// folders named build or runs, links to folders (so a circle of links ends), and what is not UTF-8
-// text.
+// folders named build or runs or that hold a run (metrics.jsonl), links to folders (so a circle of
+// links ends), and what is not UTF-8 text.
 struct CorpusOptions {
   std::vector<std::string> names{};  // how a file's name may end (".md"); empty: all files
   std::int64_t largest_file_bytes = std::int64_t{256} << 20;  // larger files are left out

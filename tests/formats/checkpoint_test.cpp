@@ -107,10 +107,18 @@ TEST(Checkpoint, TheNewestIntactOneIsTakenAndDamageIsTold) {
 TEST(Checkpoint, OldOnesAreRemovedAndTheNewestKept) {
   const TemporaryFolder folder;
   for (const int step : {1, 2, 3, 4}) save(folder.path(), step, "abc");
-  remove_old_checkpoints(folder.path(), 2);
+  remove_checkpoints(folder.path(), 4, 2);
   EXPECT_EQ(names(folder.path()), (std::vector<std::string>{"step_000003", "step_000004"}));
-  remove_old_checkpoints(folder.path(), 5);
+  remove_checkpoints(folder.path(), 4, 5);
   EXPECT_EQ(folder.entries(), 2);
+}
+
+// A run that went back to step 2 and has saved there: 3 and 4 belong to a future that it gave up.
+TEST(Checkpoint, OfAFutureThatWasGivenUpGoFirst) {
+  const TemporaryFolder folder;
+  for (const int step : {1, 2, 3, 4}) save(folder.path(), step, "abc");
+  remove_checkpoints(folder.path(), 2, 2);
+  EXPECT_EQ(names(folder.path()), (std::vector<std::string>{"step_000001", "step_000002"}));
 }
 
 TEST(Checkpoint, OfTheSameStepReplacesTheEarlier) {

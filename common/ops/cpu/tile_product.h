@@ -7,11 +7,27 @@
 
 namespace aisc::cpu {
 
-inline constexpr std::int64_t kTileVectorBytes = 64;
+// What a kernel keeps in registers: rows * vectors sums, `vectors` vectors of columns and a factor,
+// and, without multiply-add instructions, a product. One sum too many is spilled at every step of
+// k. Two multiply-adds a cycle of 4 cycles each need 8 sums and more under way.
+struct TileShape {
+  std::int64_t vector_bytes;
+  int vectors, rows;  // of a kernel, at most
+};
+#if defined(__AVX512F__)  // 32 registers of 64 bytes: 24 + 4 + 1 in use
+inline constexpr TileShape kTileShape{64, 4, 6};
+#elif defined(__AVX__)      // 16 registers of 32 bytes: 12 + 2 + 1, and 1 before AVX2
+inline constexpr TileShape kTileShape{32, 2, 6};
+#elif defined(__aarch64__)  // 32 registers of 16 bytes: 24 + 4 + 1
+inline constexpr TileShape kTileShape{16, 4, 6};
+#else                       // SSE2 has 16 registers of 16 bytes: 12 + 2 + 1 + 1
+inline constexpr TileShape kTileShape{16, 2, 6};
+#endif
 
 // Lanes of a tile's vector of T. The columns of tiles are padded to a multiple of this.
 template <class T>
-inline constexpr std::int64_t kTileLanes = kTileVectorBytes / static_cast<std::int64_t>(sizeof(T));
+inline constexpr std::int64_t kTileLanes = kTileShape.vector_bytes /
+                                           static_cast<std::int64_t>(sizeof(T));
 
 template <class T>
 constexpr std::int64_t tile_padded(std::int64_t columns) {
@@ -31,7 +47,8 @@ namespace detail {
 // The compiler's vector type; aligned(8) or less, since rows need not start on a vector's boundary.
 template <class T>
 struct TileVector {
-  using type [[gnu::vector_size(kTileVectorBytes), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+  using type
+      [[gnu::vector_size(kTileShape.vector_bytes), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
 };
 
 // R rows times V vectors of columns, all sums in registers: per step of k, V loads and R broadcasts
@@ -62,7 +79,7 @@ inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
 template <class T, int V>
 inline void tile_columns(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
                          std::int64_t b_stride, std::int64_t rows, std::int64_t depth) {
-  constexpr int kRows = 24 / V > 6 ? 6 : 24 / V;  // 24 sums leave registers for the factors
+  constexpr int kRows = kTileShape.rows;
   std::int64_t r = 0;
   for (; r + kRows <= rows; r += kRows) {
     tile_kernel<T, kRows, V>(c + r * c_stride, c_stride, a, b, b_stride, depth);
@@ -84,8 +101,9 @@ inline void tile_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
                          std::int64_t depth) {
   constexpr std::int64_t kLanes = kTileLanes<T>;
   std::int64_t j = 0;
-  for (; j + 4 * kLanes <= columns; j += 4 * kLanes)
-    detail::tile_columns<T, 4>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+  if constexpr (kTileShape.vectors >= 4)
+    for (; j + 4 * kLanes <= columns; j += 4 * kLanes)
+      detail::tile_columns<T, 4>(c + j, c_stride, a, b + j, b_stride, rows, depth);
   for (; j + 2 * kLanes <= columns; j += 2 * kLanes)
     detail::tile_columns<T, 2>(c + j, c_stride, a, b + j, b_stride, rows, depth);
   for (; j < columns; j += kLanes)
