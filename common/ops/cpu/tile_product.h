@@ -7,21 +7,21 @@
 
 namespace aisc::cpu {
 
-// What a kernel keeps in registers: rows * vectors sums, `vectors` vectors of columns and a factor,
-// and, without multiply-add instructions, a product. One sum too many is spilled at every step of
-// k. Two multiply-adds a cycle of 4 cycles each need 8 sums and more under way.
+// A kernel keeps in registers rows * vectors sums, `vectors` vectors of columns, a factor and,
+// without multiply-add instructions, a product; what does not fit goes to memory and back at every
+// step of k. At least 8 sums hide the latency of two multiply-adds a cycle, 4 cycles each.
 struct TileShape {
   std::int64_t vector_bytes;
   int vectors, rows;  // of a kernel, at most
 };
-#if defined(__AVX512F__)  // 32 registers of 64 bytes: 24 + 4 + 1 in use
-inline constexpr TileShape kTileShape{64, 4, 6};
-#elif defined(__AVX__)      // 16 registers of 32 bytes: 12 + 2 + 1, and 1 before AVX2
-inline constexpr TileShape kTileShape{32, 2, 6};
-#elif defined(__aarch64__)  // 32 registers of 16 bytes: 24 + 4 + 1
-inline constexpr TileShape kTileShape{16, 4, 6};
-#else                       // SSE2 has 16 registers of 16 bytes: 12 + 2 + 1 + 1
-inline constexpr TileShape kTileShape{16, 2, 6};
+#if defined(__AVX512F__)
+inline constexpr TileShape kTileShape{64, 4, 6};  // of 32 registers: 24 + 4 + 1
+#elif defined(__AVX__)
+inline constexpr TileShape kTileShape{32, 2, 6};  // of 16 registers: 12 + 2 + 1 (+ 1 before AVX2)
+#elif defined(__aarch64__)
+inline constexpr TileShape kTileShape{16, 4, 6};  // of 32 registers: 24 + 4 + 1
+#else
+inline constexpr TileShape kTileShape{16, 2, 6};  // SSE2, of 16 registers: 12 + 2 + 1 + 1
 #endif
 
 // Lanes of a tile's vector of T. The columns of tiles are padded to a multiple of this.
