@@ -50,8 +50,8 @@ class Run {
   std::optional<RunLog> log_;
   RunFacts facts_;
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
-  double results_seconds_ = 0,
-         results_cost_seconds_ = 0;  // when last written, and how long it took
+  double results_seconds_ = 0;       // when the report was last written
+  double results_cost_seconds_ = 0;  // and how long that took
 };
 
 struct StreamedText {

@@ -244,6 +244,7 @@ int Run::train() {
     progress.finish();
     try {
       write_results("failed");
+      world_.trace.write_chrome_json(file("trace.json"));
     } catch (const Error& second) {
       say(second.what());
     }
