@@ -7,13 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/plan.h"
+
 namespace aisc {
 namespace {
-
-constexpr std::array<const char*, kCommOpCount> kCommOpNames{
-    "exchange",       "send",         "recv",   "all_reduce", "reduce",
-    "reduce_scatter", "all_gather",   "gather", "scatter",    "broadcast",
-    "all_to_all",     "all_to_all_v", "barrier"};
 
 // An argument of a call, with the name under which an error mentions it.
 struct Argument {
@@ -32,8 +29,6 @@ bool overlap(const ConstView& a, const ConstView& b) {
 
 }  // namespace
 
-const char* name_of(CommOp op) { return kCommOpNames[static_cast<std::size_t>(op)]; }
-
 ConstBuffer ConstBuffer::share() const {
   ConstBuffer other;
   other.view_ = view_;
@@ -50,9 +45,9 @@ Buffer Buffer::share() const {
 
 // One call and the checks of its arguments. Builds no text unless a check fails: a small all_reduce
 // takes less time than a string.
-class Communicator::Call {
+class Communicator::Checks {
  public:
-  Call(const Communicator& comm, CommOp op) : comm_(comm), op_(op) {}
+  Checks(const Communicator& comm, CommOp op) : comm_(comm), op_(op) {}
 
   template <class... Values>
   [[noreturn]] void fail(fmt::format_string<Values...> text, Values&&... values) const {
@@ -101,126 +96,203 @@ class Communicator::Call {
   const CommOp op_;
 };
 
+CommStats::Peer CommStats::sent() const {
+  Peer sum;
+  for (const auto& [rank, peer] : peers) {
+    sum.messages += peer.messages;
+    sum.wire_bytes += peer.wire_bytes;
+  }
+  return sum;
+}
+
 Communicator::Communicator(int rank, int size, std::string name)
     : rank_(rank), size_(size), name_(std::move(name)) {}
+
+Communicator::~Communicator() = default;
 
 std::string Communicator::where(CommOp op) const {
   return fmt::format("{}, rank {}: {}: ", name_, rank_, name_of(op));
 }
 
-void Communicator::count(CommOp op, std::size_t payload_bytes) {
+void Communicator::use_plans(PlanTable plans) {
+  if (runs_only_plans()) {
+    const PlanTable defaults = default_plans();
+    for (std::size_t op = 0; op < plans.makers.size(); ++op)
+      if (!plans.makers[op]) plans.makers[op] = defaults.makers[op];
+  }
+  plans_ = std::make_unique<PlanTable>(std::move(plans));
+}
+
+void Communicator::count_call(CommOp op, std::size_t payload_bytes) {
   CommStats::Row& row = stats_.rows[static_cast<std::size_t>(op)];
   ++row.calls;
   row.payload_bytes += static_cast<std::int64_t>(payload_bytes);
 }
 
+void Communicator::count_message(int to, std::size_t bytes) {
+  CommStats::Peer& peer = stats_.peers[to];
+  ++peer.messages;
+  peer.wire_bytes += static_cast<std::int64_t>(bytes);
+}
+
+Work Communicator::start_exchange(const Call& call, std::span<const Transfer> transfers) {
+  for (const Transfer& t : transfers)
+    if (t.in.count() > 0) count_message(t.to, t.in.bytes());
+  return do_exchange(call, transfers);
+}
+
 Work Communicator::exchange(std::span<const Transfer> transfers) {
-  const Call call(*this, CommOp::Exchange);
+  const Checks checks(*this, CommOp::Exchange);
   std::size_t bytes_in = 0, bytes_out = 0;
   for (const Transfer& t : transfers) {
-    if (t.in.count() > 0) call.check_rank("to", t.to);
-    if (t.out.count() > 0) call.check_rank("from", t.from);
+    if (t.in.count() > 0) checks.check_rank("to", t.to);
+    if (t.out.count() > 0) checks.check_rank("from", t.from);
     bytes_in += t.in.bytes();
     bytes_out += t.out.bytes();
   }
-  count(CommOp::Exchange, bytes_in > 0 ? bytes_in : bytes_out);
-  return do_exchange(CommOp::Exchange, transfers);
+  count_call(CommOp::Exchange, bytes_in > 0 ? bytes_in : bytes_out);
+  return start_exchange({.op = CommOp::Exchange}, transfers);
 }
 
 Work Communicator::send(ConstBuffer in, int to) {
-  Call(*this, CommOp::Send).check_rank("to", to);
-  count(CommOp::Send, in.bytes());
+  Checks(*this, CommOp::Send).check_rank("to", to);
+  count_call(CommOp::Send, in.bytes());
+  const Call call{.op = CommOp::Send, .count = in.count(), .dtype = in.dtype(), .peer = to};
   const Transfer transfer{.in = std::move(in), .to = to, .out = {}, .from = 0};
-  return do_exchange(CommOp::Send, {&transfer, 1});
+  return start_exchange(call, {&transfer, 1});
 }
 
 Work Communicator::recv(Buffer out, int from) {
-  Call(*this, CommOp::Recv).check_rank("from", from);
-  count(CommOp::Recv, out.bytes());
+  Checks(*this, CommOp::Recv).check_rank("from", from);
+  count_call(CommOp::Recv, out.bytes());
+  const Call call{.op = CommOp::Recv, .count = out.count(), .dtype = out.dtype(), .peer = from};
   const Transfer transfer{.in = {}, .to = 0, .out = std::move(out), .from = from};
-  return do_exchange(CommOp::Recv, {&transfer, 1});
+  return start_exchange(call, {&transfer, 1});
+}
+
+Work Communicator::start(Collective collective, std::size_t payload_bytes) {
+  const CommOp op = collective.call.op;
+  count_call(op, payload_bytes);
+  if (!plans_ || !(*plans_)[op]) return do_collective(std::move(collective));
+  Plan plan = (*plans_)[op](collective, rank_, size_);
+  for (const PlanAction& action : plan.actions)
+    if (action.kind == PlanAction::Kind::Send)
+      count_message(action.peer,
+                    static_cast<std::size_t>(action.from.count) * size_of(collective.call.dtype));
+  stats_.steps += static_cast<std::int64_t>(plan.steps());
+  return do_plan(std::move(collective), std::move(plan));
 }
 
 Work Communicator::all_reduce(Buffer inout, ReduceOp op) {
-  count(CommOp::AllReduce, inout.bytes());
-  return do_all_reduce(std::move(inout), op);
+  const std::size_t bytes = inout.bytes();
+  const Call call{CommOp::AllReduce, inout.count(), inout.dtype(), op};
+  const ConstView in = inout.view();
+  return start({.call = call, .in = in, .out = std::move(inout)}, bytes);
 }
 
 Work Communicator::reduce(ConstBuffer in, Buffer out, int root, ReduceOp op) {
-  const Call call(*this, CommOp::Reduce);
-  call.check_rank("root", root);
+  const Checks checks(*this, CommOp::Reduce);
+  checks.check_rank("root", root);
   if (rank_ == root) {
-    call.check_equal({"in", in.view()}, {"out", out.view()});
+    checks.check_equal({"in", in.view()}, {"out", out.view()});
     if (in.view().raw() != out.view().raw())
-      call.check_disjoint({"in", in.view()}, {"out", out.view()});
+      checks.check_disjoint({"in", in.view()}, {"out", out.view()});
   }
-  count(CommOp::Reduce, in.bytes());
-  return do_reduce(std::move(in), std::move(out), root, op);
+  const std::size_t bytes = in.bytes();
+  const Call call{CommOp::Reduce, in.count(), in.dtype(), op, root};
+  return start({.call = call, .in = std::move(in), .out = std::move(out)}, bytes);
 }
 
 Work Communicator::reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op) {
-  Call(*this, CommOp::ReduceScatter).check_chunks({"in", in.view()}, {"out", out.view()});
-  count(CommOp::ReduceScatter, in.bytes());
-  return do_reduce_scatter(std::move(in), std::move(out), op);
+  Checks(*this, CommOp::ReduceScatter).check_chunks({"in", in.view()}, {"out", out.view()});
+  const std::size_t bytes = in.bytes();
+  const Call call{CommOp::ReduceScatter, out.count(), out.dtype(), op};
+  return start({.call = call, .in = std::move(in), .out = std::move(out)}, bytes);
 }
 
 Work Communicator::all_gather(ConstBuffer in, Buffer out) {
-  Call(*this, CommOp::AllGather).check_chunks({"out", out.view()}, {"in", in.view()});
-  count(CommOp::AllGather, in.bytes());
-  return do_all_gather(std::move(in), std::move(out));
+  Checks(*this, CommOp::AllGather).check_chunks({"out", out.view()}, {"in", in.view()});
+  const std::size_t bytes = in.bytes();
+  const Call call{CommOp::AllGather, in.count(), in.dtype()};
+  return start({.call = call, .in = std::move(in), .out = std::move(out)}, bytes);
 }
 
 Work Communicator::gather(ConstBuffer in, Buffer out, int root) {
-  const Call call(*this, CommOp::Gather);
-  call.check_rank("root", root);
-  if (rank_ == root) call.check_chunks({"out", out.view()}, {"in", in.view()});
-  count(CommOp::Gather, in.bytes());
-  return do_gather(std::move(in), std::move(out), root);
+  const Checks checks(*this, CommOp::Gather);
+  checks.check_rank("root", root);
+  if (rank_ == root) checks.check_chunks({"out", out.view()}, {"in", in.view()});
+  const std::size_t bytes = in.bytes();
+  const Call call{.op = CommOp::Gather, .count = in.count(), .dtype = in.dtype(), .peer = root};
+  return start({.call = call, .in = std::move(in), .out = std::move(out)}, bytes);
 }
 
 Work Communicator::scatter(ConstBuffer in, Buffer out, int root) {
-  const Call call(*this, CommOp::Scatter);
-  call.check_rank("root", root);
-  if (rank_ == root) call.check_chunks({"in", in.view()}, {"out", out.view()});
-  count(CommOp::Scatter, rank_ == root ? in.bytes() : out.bytes());
-  return do_scatter(std::move(in), std::move(out), root);
+  const Checks checks(*this, CommOp::Scatter);
+  checks.check_rank("root", root);
+  if (rank_ == root) checks.check_chunks({"in", in.view()}, {"out", out.view()});
+  const std::size_t bytes = rank_ == root ? in.bytes() : out.bytes();
+  const Call call{.op = CommOp::Scatter, .count = out.count(), .dtype = out.dtype(), .peer = root};
+  return start({.call = call, .in = std::move(in), .out = std::move(out)}, bytes);
 }
 
 Work Communicator::broadcast(Buffer inout, int root) {
-  Call(*this, CommOp::Broadcast).check_rank("root", root);
-  count(CommOp::Broadcast, inout.bytes());
-  return do_broadcast(std::move(inout), root);
+  Checks(*this, CommOp::Broadcast).check_rank("root", root);
+  const std::size_t bytes = inout.bytes();
+  const Call call{
+      .op = CommOp::Broadcast, .count = inout.count(), .dtype = inout.dtype(), .peer = root};
+  const ConstView in = inout.view();
+  return start({.call = call, .in = in, .out = std::move(inout)}, bytes);
 }
 
 Work Communicator::all_to_all(ConstBuffer in, Buffer out) {
-  const Call call(*this, CommOp::AllToAll);
-  call.check_equal({"in", in.view()}, {"out", out.view()});
-  if (in.count() % size_ != 0) call.fail("count {} is not divisible by size {}", in.count(), size_);
-  call.check_disjoint({"in", in.view()}, {"out", out.view()});
-  count(CommOp::AllToAll, in.bytes());
-  const std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), in.count() / size_);
-  return do_all_to_all_v(CommOp::AllToAll, std::move(in), counts, std::move(out), counts);
+  const Checks checks(*this, CommOp::AllToAll);
+  checks.check_equal({"in", in.view()}, {"out", out.view()});
+  if (in.count() % size_ != 0)
+    checks.fail("count {} is not divisible by size {}", in.count(), size_);
+  checks.check_disjoint({"in", in.view()}, {"out", out.view()});
+  const std::size_t bytes = in.bytes();
+  const Call call{.op = CommOp::AllToAll, .count = in.count() / size_, .dtype = in.dtype()};
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(size_), call.count);
+  return start({call, std::move(in), std::move(out), counts, counts}, bytes);
 }
 
 Work Communicator::all_to_all_v(ConstBuffer in, std::span<const std::int64_t> send_counts,
                                 Buffer out, std::span<const std::int64_t> recv_counts) {
-  const Call call(*this, CommOp::AllToAllV);
-  call.check_dtypes({"in", in.view()}, {"out", out.view()});
-  call.check_counts("send_counts", send_counts, {"in", in.view()});
-  call.check_counts("recv_counts", recv_counts, {"out", out.view()});
-  call.check_disjoint({"in", in.view()}, {"out", out.view()});
-  count(CommOp::AllToAllV, in.bytes());
-  return do_all_to_all_v(CommOp::AllToAllV, std::move(in), send_counts, std::move(out),
-                         recv_counts);
+  const Checks checks(*this, CommOp::AllToAllV);
+  checks.check_dtypes({"in", in.view()}, {"out", out.view()});
+  checks.check_counts("send_counts", send_counts, {"in", in.view()});
+  checks.check_counts("recv_counts", recv_counts, {"out", out.view()});
+  checks.check_disjoint({"in", in.view()}, {"out", out.view()});
+  const std::size_t bytes = in.bytes();
+  const Call call{.op = CommOp::AllToAllV,
+                  .dtype = in.count() > 0 ? in.dtype() : out.dtype()};  // one may be empty
+  return start({call,
+                std::move(in),
+                std::move(out),
+                {send_counts.begin(), send_counts.end()},
+                {recv_counts.begin(), recv_counts.end()}},
+               bytes);
 }
 
-void Communicator::barrier() {
-  count(CommOp::Barrier, 0);
-  do_barrier();
+std::size_t wait_any(std::span<Work> works) {
+  if (works.empty()) fail("wait_any: no operations were given");
+  std::vector<PendingOperation*> operations;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    if (!works[i].pending()) return i;
+    operations.push_back(works[i].pending());
+  }
+  const std::size_t index = operations[0]->wait_any(operations);
+  works[index].wait();
+  return index;
 }
+
+void Communicator::barrier() { start({.call = {.op = CommOp::Barrier}}, 0).wait(); }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string name) {
-  return do_split(color, key, std::move(name));
+  count_call(CommOp::Split, 0);
+  std::unique_ptr<Communicator> part = do_split(color, key, std::move(name));
+  if (part && plans_) part->plans_ = std::make_unique<PlanTable>(*plans_);
+  return part;
 }
 
 }  // namespace aisc

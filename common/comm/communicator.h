@@ -1,19 +1,23 @@
-// The ranks that work together, and what they do together. One interface; the backends (one rank,
-// threads, MPI, NCCL) differ only in how the bytes move.
+// The ranks that work together, and what they do together. One interface; the backends (threads,
+// MPI, NCCL) differ only in how the bytes move.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/comm/buffer.h"
+#include "common/comm/call.h"
 #include "common/core/work.h"
 
 namespace aisc {
 
-enum class ReduceOp { Sum, Product, Min, Max };  // no average: dividing is something one must see
+struct Plan;
+struct PlanTable;
 
 // One send and one receive of a group, either of which may be empty. A buffer of 0 elements is no
 // message: both sides know the count, so nobody waits for it.
@@ -24,47 +28,54 @@ struct Transfer {
   int from = 0;
 };
 
-enum class CommOp {
-  Exchange,
-  Send,
-  Recv,
-  AllReduce,
-  Reduce,
-  ReduceScatter,
-  AllGather,
-  Gather,
-  Scatter,
-  Broadcast,
-  AllToAll,
-  AllToAllV,
-  Barrier
+// A collective call with its buffers, as backends and plans receive it: checked, complete. Of
+// all_reduce and broadcast `in` and `out` are the same memory; where only the root uses a buffer,
+// the others' may be anything.
+struct Collective {
+  Call call;
+  ConstBuffer in{};
+  Buffer out{};
+  // all_to_all_v, and all_to_all as equal counts: elements for and from each rank, packed by rank.
+  std::vector<std::int64_t> send_counts{}, recv_counts{};
 };
-inline constexpr int kCommOpCount = 13;
-const char* name_of(CommOp op);  // "all_reduce", ...
 
-// What a rank has asked for so far: calls and payload bytes of each operation. Payload is the size
-// of the caller's input (of the output where there is no input), the same on every backend; of an
-// exchange the sum of its inputs.
+// What a rank has asked for so far. Payload of an operation is the size of the caller's input (of
+// the output where there is no input), the same on every backend; of an exchange the sum of its
+// inputs. Messages and wire bytes are those that this rank sent as messages: by exchange, send, and
+// collectives that ran as plans; a backend's own collectives count none.
 struct CommStats {
   struct Row {
     std::int64_t calls = 0;
     std::int64_t payload_bytes = 0;
   };
+  struct Peer {
+    std::int64_t messages = 0;
+    std::int64_t wire_bytes = 0;
+  };
   std::array<Row, kCommOpCount> rows{};
+  std::map<int, Peer> peers;  // by the rank that was sent to
+  std::int64_t steps = 0;     // of plans
+
   const Row& operator[](CommOp op) const { return rows[static_cast<std::size_t>(op)]; }
+  Peer sent() const;  // the sum over peers
 };
 
 // Public calls check their arguments and throw Error naming communicator, rank, operation and both
-// values; the private do_*() are the backend. Operations on one communicator run in the order in
-// which they are issued, which must be the same on all its ranks. Nothing but barrier() and split()
-// blocks: the returned Work does. A communicator is used by one thread at a time. n is size().
+// values; the private do_*() are the backend. Collectives on one communicator run in the order in
+// which they are issued, which must be the same on all its ranks; sends and receives run beside
+// them, first in first out per pair of ranks. Independent directions are best given communicators
+// of their own (split). Nothing but barrier() and split() blocks: the returned Work does. A
+// communicator is used by one thread at a time. n is size().
 //
 // In place: `in` may be `out` (reduce), this rank's chunk of `out` (all_gather, gather), and `out`
 // may be this rank's chunk of `in` (reduce_scatter, scatter). Any other overlap is an Error, so
 // that what works with one rank works with many.
+//
+// Every blocking call ends with an Error within the communicator's timeout, naming the ranks that
+// are missing and what they did last; after an error all communicators of these ranks are unusable.
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -96,8 +107,13 @@ class Communicator {
   void barrier();
 
   // Ranks of equal color form a new communicator, ordered by (key, rank). Collective. color < 0:
-  // this rank takes no part and gets nullptr. The name appears in every error.
+  // this rank takes no part and gets nullptr. The name appears in every error. The algorithms in
+  // use are inherited.
   std::unique_ptr<Communicator> split(int color, int key, std::string name);
+
+  // From now on collectives run by these plans; an operation without one runs as the backend does
+  // it best. Must be the same on all ranks.
+  void use_plans(PlanTable plans);
 
   CommStats stats() const { return stats_; }
 
@@ -106,34 +122,34 @@ class Communicator {
   std::string where(CommOp op) const;  // "tp, rank 1: all_gather: ", the head of every error
 
  private:
-  class Call;  // checks the arguments of one call
+  class Checks;  // of the arguments of one call
 
-  // Arguments have been checked. Where only the root uses a buffer, the others' may be anything.
-  // send and recv arrive as exchanges, all_to_all as all_to_all_v with equal counts; `call` is what
+  // Arguments have been checked. send and recv arrive as exchanges of one transfer; `call` is what
   // the caller wrote, for errors.
-  virtual Work do_exchange(CommOp call, std::span<const Transfer> transfers) = 0;
-  virtual Work do_all_reduce(Buffer inout, ReduceOp op) = 0;
-  virtual Work do_reduce(ConstBuffer in, Buffer out, int root, ReduceOp op) = 0;
-  virtual Work do_reduce_scatter(ConstBuffer in, Buffer out, ReduceOp op) = 0;
-  virtual Work do_all_gather(ConstBuffer in, Buffer out) = 0;
-  virtual Work do_gather(ConstBuffer in, Buffer out, int root) = 0;
-  virtual Work do_scatter(ConstBuffer in, Buffer out, int root) = 0;
-  virtual Work do_broadcast(Buffer inout, int root) = 0;
-  virtual Work do_all_to_all_v(CommOp call, ConstBuffer in,
-                               std::span<const std::int64_t> send_counts, Buffer out,
-                               std::span<const std::int64_t> recv_counts) = 0;
-  virtual void do_barrier() = 0;
+  virtual Work do_exchange(const Call& call, std::span<const Transfer> transfers) = 0;
+  virtual Work do_collective(Collective collective) = 0;  // never Split
+  virtual Work do_plan(Collective collective, Plan plan) = 0;
   virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string name) = 0;
+  // True: use_plans() fills what its table leaves open with the default plans.
+  virtual bool runs_only_plans() const { return false; }
 
-  void count(CommOp op, std::size_t payload_bytes);
+  Work start(Collective collective, std::size_t payload_bytes);
+  Work start_exchange(const Call& call, std::span<const Transfer> transfers);
+  void count_call(CommOp op, std::size_t payload_bytes);
+  void count_message(int to, std::size_t bytes);
 
   const int rank_, size_;
   const std::string name_;
   CommStats stats_;
+  std::unique_ptr<PlanTable> plans_;
 };
 
-// The communicator of one rank: collectives copy locally, send and recv meet inside one exchange or
-// in the order of issue. The serial program is the parallel program on this.
+// Waits until one of `works` is over, the earliest in virtual time, and returns its index; that
+// Work is then empty. Empty Works are over at once: the first is returned. All must be of
+// communicators of this thread's rank. Throws its error, or Error if `works` is empty.
+std::size_t wait_any(std::span<Work> works);
+
+// The communicator of one rank: the serial program is the parallel program on this.
 std::unique_ptr<Communicator> make_self_communicator(std::string name = "world");
 
 }  // namespace aisc

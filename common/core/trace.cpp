@@ -1,5 +1,6 @@
 #include "common/core/trace.h"
 
+#include <algorithm>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,7 +10,7 @@
 namespace aisc {
 
 Trace::Lane& Trace::lane() {
-  const int next = static_cast<int>(lanes_.size());
+  const int next = static_cast<int>(lanes_.size() + named_lanes_.size());
   return lanes_.try_emplace(std::this_thread::get_id(), Lane{next, {}}).first->second;
 }
 
@@ -37,6 +38,27 @@ void Trace::end() noexcept try {
     events_.back().live_bytes[p] = ledger.purposes[p].live_bytes;
 } catch (const std::exception&) {
   // A trace without memory loses a span; the program that it watches goes on.
+}
+
+void Trace::add(const std::string& lane, std::string name, double begin_seconds,
+                double end_seconds) {
+  const std::lock_guard lock(mutex_);
+  if (!recording_) return;
+  std::string wanted = lane;
+  for (int copy = 2;; ++copy) {
+    const auto found = std::find_if(named_lanes_.begin(), named_lanes_.end(),
+                                    [&](const NamedLane& l) { return l.name == wanted; });
+    if (found == named_lanes_.end() || found->end_seconds <= begin_seconds) {
+      NamedLane& row = found != named_lanes_.end()
+                           ? *found
+                           : named_lanes_.emplace_back(NamedLane{
+                                 wanted, static_cast<int>(lanes_.size() + named_lanes_.size()), 0});
+      row.end_seconds = end_seconds;
+      events_.push_back({std::move(name), lane, begin_seconds, end_seconds, row.index});
+      return;
+    }
+    wanted = lane + " " + std::to_string(copy);
+  }
 }
 
 void Trace::record(bool on) {
@@ -71,6 +93,12 @@ void Trace::write_chrome_json(const std::string& path) const {
                   {"name", "process_name"},
                   {"pid", rank_},
                   {"args", {{"name", "rank " + std::to_string(rank_)}}}});
+  for (const NamedLane& l : named_lanes_)
+    rows.push_back({{"ph", "M"},
+                    {"name", "thread_name"},
+                    {"pid", rank_},
+                    {"tid", l.index},
+                    {"args", {{"name", l.name}}}});
   for (const TraceEvent& e : events()) {
     rows.push_back({{"ph", "X"},
                     {"name", e.name},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -20,7 +21,7 @@ struct TraceEvent {
   std::string part;
   double begin_seconds;
   double end_seconds;
-  int lane;  // 0: the first thread that wrote to this trace, 1: the second, ...
+  int lane;  // 0: the first thread or lane of this trace, 1: the second, ...
   std::array<std::int64_t, kPurposeCount> live_bytes{};  // at its end, of the watched device
 };
 
@@ -45,8 +46,14 @@ class Trace {
 
   Span span(const char* part, std::string name = {});  // an empty name: the part's
 
+  // A span of something that ran beside the threads, on a lane of its own: its times may lie in the
+  // past. A span that overlaps the lane's last goes to the lane "<lane> 2", and so on. Kept only
+  // while recording; parts' times do not count it, since a thread may have worked meanwhile.
+  void add(const std::string& lane, std::string name, double begin_seconds, double end_seconds);
+
   // Single spans are kept only while recording (off at first); times by part always.
   void record(bool on);
+  bool is_recording() const { return recording_; }
   // Events hold what `device` has live when they end; null, as at first: they do not. The device
   // must outlive the trace.
   void watch(const Device* device);
@@ -78,9 +85,15 @@ class Trace {
   const Clock& clock_;
   const int rank_;
   mutable std::mutex mutex_;
-  bool recording_ = false;
+  std::atomic<bool> recording_ = false;
   const Device* watched_ = nullptr;
+  struct NamedLane {
+    std::string name;
+    int index;
+    double end_seconds;
+  };
   std::map<std::thread::id, Lane> lanes_;
+  std::vector<NamedLane> named_lanes_;
   std::vector<TraceEvent> events_;
   std::map<std::string, double> seconds_;
 };

@@ -1,7 +1,9 @@
 // A handle on something that runs beside the caller: a collective, a copy.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 
 namespace aisc {
 
@@ -12,6 +14,9 @@ class PendingOperation {
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;  // returns when the operation is over; throws its error
   virtual bool done() = 0;  // true when wait() would not block
+  // Blocks until one of `operations`, which are this rank's and include this one, is over; its
+  // index. Here by asking in turn.
+  virtual std::size_t wait_any(std::span<PendingOperation* const> operations);
   // wait() for a Work that is dropped: errors may only be kept, for the communicator's next call.
   virtual void abandon() noexcept {
     try {
@@ -34,6 +39,7 @@ class [[nodiscard]] Work {
 
   void wait();
   bool done() { return !operation_ || operation_->done(); }
+  PendingOperation* pending() const { return operation_.get(); }  // nullptr: already over
 
  private:
   std::unique_ptr<PendingOperation> operation_;

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "common/comm/plan.h"
 #include "common/core/tensor.h"
 #include "tests/support/message_of.h"
 
@@ -17,29 +19,20 @@ class IdleCommunicator final : public Communicator {
  public:
   IdleCommunicator(int rank, int size) : Communicator(rank, size, "tp") {}
 
-  std::vector<CommOp> seen;               // exchanges and all_to_alls, under the caller's name
+  std::vector<Call> seen;
   std::vector<std::int64_t> seen_counts;  // of the last all_to_all
 
  private:
-  Work do_exchange(CommOp call, std::span<const Transfer>) override {
+  Work do_exchange(const Call& call, std::span<const Transfer>) override {
     seen.push_back(call);
     return Work();
   }
-  Work do_all_reduce(Buffer, ReduceOp) override { return Work(); }
-  Work do_reduce(ConstBuffer, Buffer, int, ReduceOp) override { return Work(); }
-  Work do_reduce_scatter(ConstBuffer, Buffer, ReduceOp) override { return Work(); }
-  Work do_all_gather(ConstBuffer, Buffer) override { return Work(); }
-  Work do_gather(ConstBuffer, Buffer, int) override { return Work(); }
-  Work do_scatter(ConstBuffer, Buffer, int) override { return Work(); }
-  Work do_broadcast(Buffer, int) override { return Work(); }
-  Work do_all_to_all_v(CommOp call, ConstBuffer, std::span<const std::int64_t> send_counts, Buffer,
-                       std::span<const std::int64_t> recv_counts) override {
-    EXPECT_EQ(send_counts.size(), recv_counts.size());
-    seen.push_back(call);
-    seen_counts.assign(send_counts.begin(), send_counts.end());
+  Work do_collective(Collective collective) override {
+    seen.push_back(collective.call);
+    seen_counts = collective.send_counts;
     return Work();
   }
-  void do_barrier() override {}
+  Work do_plan(Collective, Plan) override { return Work(); }
   std::unique_ptr<Communicator> do_split(int, int, std::string) override { return nullptr; }
 };
 
@@ -172,15 +165,68 @@ TEST_F(CommunicatorTest, IgnoresBuffersThatOnlyTheRootUses) {
             "");
 }
 
-TEST_F(CommunicatorTest, HandsSendRecvAndAllToAllOnUnderTheirNames) {
-  const Tensor in = f32(8), out = f32(8);
-  comm_.send(in, 2).wait();
-  comm_.recv(out, 3).wait();
+TEST_F(CommunicatorTest, HandsEachCallOnAsErrorsShowIt) {
+  const Tensor x = f32(3), whole = f32(12), other = f32(12);
+  const std::int64_t counts[] = {3, 3, 3, 3};
+  comm_.all_reduce(x).wait();
+  comm_.reduce(x, x, 2, ReduceOp::Max).wait();
+  comm_.reduce_scatter(whole, x, ReduceOp::Min).wait();
+  comm_.all_gather(x, whole).wait();
+  comm_.gather(x, whole, 0).wait();
+  comm_.scatter(whole, x, 1).wait();
+  comm_.broadcast(x, 3).wait();
+  comm_.all_to_all(whole, other).wait();
+  EXPECT_EQ(comm_.seen_counts, (std::vector<std::int64_t>{3, 3, 3, 3}));
+  comm_.all_to_all_v(whole, counts, other, counts).wait();
+  comm_.barrier();
+  comm_.send(x, 2).wait();
+  comm_.recv(x, 3).wait();
   comm_.exchange({}).wait();
-  comm_.all_to_all(in, out).wait();
-  EXPECT_EQ(comm_.seen,
-            (std::vector{CommOp::Send, CommOp::Recv, CommOp::Exchange, CommOp::AllToAll}));
-  EXPECT_EQ(comm_.seen_counts, (std::vector<std::int64_t>{2, 2, 2, 2}));
+  std::vector<std::string> seen;
+  for (const Call& call : comm_.seen) seen.push_back(to_string(call));
+  EXPECT_EQ(seen, (std::vector<std::string>{"all_reduce(3 x F32)", "reduce(3 x F32, max, root 2)",
+                                            "reduce_scatter(3 x F32, min)", "all_gather(3 x F32)",
+                                            "gather(3 x F32, root 0)", "scatter(3 x F32, root 1)",
+                                            "broadcast(3 x F32, root 3)", "all_to_all(3 x F32)",
+                                            "all_to_all_v(F32)", "barrier", "send(3 x F32) to 2",
+                                            "recv(3 x F32) from 3", "exchange"}));
+}
+
+TEST_F(CommunicatorTest, CountsStepsAndMessagesOfPlansOnly) {
+  const Tensor x = f32(3);
+  PlanTable plans;
+  plans[CommOp::AllReduce] = [](const Collective& c, int rank, int size) {
+    Plan plan{.name = "two to the right, one signal"};
+    const int right = (rank + 1) % size;
+    plan.send(right, {Piece::Where::Out, 0, 2});
+    plan.end_step();
+    plan.send(right, {Piece::Where::Out, 2, c.call.count - 2});
+    plan.signal(0);
+    plan.end_step();
+    return plan;
+  };
+  comm_.all_reduce(x).wait();
+  EXPECT_EQ(comm_.stats().sent().messages, 0);
+  comm_.use_plans(plans);
+  comm_.all_reduce(x).wait();
+  comm_.broadcast(x, 0).wait();
+  const CommStats stats = comm_.stats();
+  EXPECT_EQ(stats.steps, 2);
+  EXPECT_EQ(stats.sent().messages, 3);
+  EXPECT_EQ(stats.sent().wire_bytes, 12);
+  ASSERT_EQ(stats.peers.size(), 2U);
+  EXPECT_EQ(stats.peers.at(2).messages, 2);
+  EXPECT_EQ(stats.peers.at(2).wire_bytes, 12);
+  EXPECT_EQ(stats.peers.at(0).messages, 1);
+  EXPECT_EQ(stats.peers.at(0).wire_bytes, 0);
+  EXPECT_EQ(stats[CommOp::AllReduce].calls, 2);
+  EXPECT_EQ(stats[CommOp::AllReduce].payload_bytes, 24);
+}
+
+TEST(WaitAny, TakesAnOperationThatIsOverAndNeedsOne) {
+  std::vector<Work> works(2);
+  EXPECT_EQ(wait_any(works), 0U);
+  EXPECT_EQ(message_of([] { wait_any({}); }), "wait_any: no operations were given");
 }
 
 TEST_F(CommunicatorTest, CountsCallsAndPayloadOfEachOperation) {

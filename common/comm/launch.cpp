@@ -1,0 +1,200 @@
+#include "common/comm/launch.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/comm/thread/thread_communicator.h"
+#include "common/core/error.h"
+#include "common/core/machine.h"
+
+namespace aisc {
+namespace {
+
+constexpr int kStuckExitStatus = 70;  // EX_SOFTWARE of sysexits.h
+constexpr int kManyRanks = 64;
+constexpr std::size_t kSmallStackBytes = 256 * 1024;
+
+// What all threads of one launch share.
+struct Run {
+  const LaunchOptions& options;
+  const std::function<void(Rank)>& body;
+  std::shared_ptr<thread::Group> group;
+
+  std::mutex mutex;
+  std::condition_variable one_returned;
+  int returned = 0;
+  std::exception_ptr first_exception;
+};
+
+struct RankThread {
+  Run* run;
+  int rank;
+  pthread_t thread;
+};
+
+// Cores that this process may use, in order.
+std::vector<int> cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> list;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return list;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) list.push_back(core);
+  return list;
+}
+
+// Binds the calling thread to `count` of `all` from `first` on; a system that refuses is none the
+// worse for it.
+void bind(const std::vector<int>& all, std::size_t first, std::size_t count) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (std::size_t i = first; i < first + count; ++i) CPU_SET(all[i], &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+std::exception_ptr named(int rank, std::exception_ptr exception) {
+  try {
+    std::rethrow_exception(std::move(exception));
+  } catch (const NotImplemented&) {
+    return std::current_exception();
+  } catch (const std::exception& e) {
+    return std::make_exception_ptr(Error(fmt::format("rank {}: {}", rank, e.what())));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::string what_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+void use_cores(const Run& run, int rank) {
+  const std::vector<int> all = cores();
+  const auto ranks = static_cast<std::size_t>(run.options.ranks);
+  const std::size_t share = std::max<std::size_t>(1, all.size() / ranks);
+  omp_set_num_threads(static_cast<int>(share));
+  if (run.options.bind && ranks > 1 && ranks <= all.size() && !run.options.network)
+    bind(all, static_cast<std::size_t>(rank) * share, share);
+}
+
+void run_rank(Run& run, int rank) {
+  const LaunchOptions& options = run.options;
+  thread::World& world = *run.group->world;
+  try {
+    use_cores(run, rank);
+    CpuDevice device(options.device);
+    Clock clock = options.network ? Clock::virtual_time(options.pace) : Clock::wall();
+    Trace trace(clock, rank);
+    trace.record(options.record_trace);
+    world.attach(rank, &clock, &trace);
+    std::unique_ptr<Communicator> communicator = thread::make_communicator(run.group, rank);
+    communicator->use_plans(options.plans);
+    if (options.decorate) communicator = options.decorate(std::move(communicator));
+    run.body(Rank{*communicator, device, clock, trace});
+  } catch (...) {
+    const std::lock_guard lock(run.mutex);
+    if (!run.first_exception) {
+      run.first_exception = named(rank, std::current_exception());
+      world.fail(fmt::format("rank {} failed: {}", rank, what_of(std::current_exception())));
+    }
+  }
+  world.finish(rank);
+}
+
+void* thread_main(void* argument) {
+  const RankThread& me = *static_cast<RankThread*>(argument);
+  run_rank(*me.run, me.rank);
+  const std::lock_guard lock(me.run->mutex);
+  ++me.run->returned;
+  me.run->one_returned.notify_all();
+  return nullptr;
+}
+
+// Waits until all ranks have returned. After a failure they are given the timeout for it.
+void wait_for_ranks(Run& run, int started) {
+  const auto patience = std::chrono::duration<double>(run.options.timeout_seconds);
+  std::unique_lock lock(run.mutex);
+  const auto all_returned = [&] { return run.returned == started; };
+  const auto look_again = std::chrono::milliseconds(100);
+  while (!run.one_returned.wait_for(lock, look_again, all_returned)) {
+    if (!run.group->world->has_failed()) continue;
+    if (run.one_returned.wait_for(lock, patience, all_returned)) return;
+    std::fprintf(stderr, "%s\n%d of %d ranks have not returned %.1f s later; the process ends\n",
+                 run.group->world->failure().c_str(), started - run.returned, started,
+                 run.options.timeout_seconds);
+    std::fflush(stderr);
+    std::_Exit(kStuckExitStatus);
+  }
+}
+
+void check(const LaunchOptions& options) {
+  if (options.ranks < 1) fail(fmt::format("launch: {} ranks, at least 1 expected", options.ranks));
+  if (!(options.timeout_seconds > 0))
+    fail(fmt::format("launch: timeout_seconds {} is not above 0", options.timeout_seconds));
+  if (options.chunk_bytes < 1 || options.inline_bytes < 0)
+    fail(fmt::format("launch: chunk_bytes {} or inline_bytes {} is too small", options.chunk_bytes,
+                     options.inline_bytes));
+  if (options.network && options.network->ranks_per_node > 0 && options.network->cards_per_node < 1)
+    fail(fmt::format("launch: cards_per_node {}, at least 1 expected",
+                     options.network->cards_per_node));
+}
+
+}  // namespace
+
+void launch(const LaunchOptions& options, const std::function<void(Rank)>& body) {
+  check(options);
+  thread::WorldOptions world_options{options.ranks, options.timeout_seconds, options.network,
+                                     options.chunk_bytes, options.inline_bytes};
+  Run run{options, body, thread::make_world_group(world_options, "world"), {}, {}, 0, {}};
+
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  std::size_t stack = options.stack_bytes;
+  if (stack == 0 && options.network && options.ranks > kManyRanks) stack = kSmallStackBytes;
+  if (stack > 0) pthread_attr_setstacksize(&attributes, stack);
+  std::vector<RankThread> threads;
+  threads.reserve(static_cast<std::size_t>(options.ranks));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    threads.push_back({&run, rank, {}});
+    if (pthread_create(&threads.back().thread, &attributes, thread_main, &threads.back()) != 0) {
+      threads.pop_back();
+      break;
+    }
+  }
+  pthread_attr_destroy(&attributes);
+  const int started = static_cast<int>(threads.size());
+  if (started < options.ranks)
+    run.group->world->fail(
+        fmt::format("launch: the system starts no more than {} of {} threads; see docs/design.md "
+                    "for what limits them",
+                    started, options.ranks));
+  wait_for_ranks(run, started);
+  for (RankThread& thread : threads) pthread_join(thread.thread, nullptr);
+  run.group->world->stop();
+  if (run.first_exception) std::rethrow_exception(run.first_exception);
+  run.group->world->throw_failure();
+}
+
+std::unique_ptr<Communicator> make_self_communicator(std::string name) {
+  return thread::make_communicator(thread::make_world_group({}, name), 0);
+}
+
+}  // namespace aisc

@@ -1,0 +1,67 @@
+// Which rank does which part of the model: the coordinates of data, pipeline, context, tensor and
+// expert parallelism, and a communicator for each direction.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/comm/communicator.h"
+
+namespace aisc {
+
+// Degrees. Ranks are numbered with tp fastest, then cp, then dp, then pp slowest:
+//   rank = ((pp_index * dp + dp_index) * cp + cp_index) * tp + tp_index,
+// Megatron-LM's order, so that the chattiest groups lie inside a node. ep divides dp.
+struct MeshShape {
+  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
+  int ranks() const { return dp * pp * cp * tp; }
+};
+
+// A rank's place: its index in each direction. ep: its index within its group of ep ranks, which
+// are neighbours in dp; expert_dp: which of the dp / ep such groups.
+struct MeshPlace {
+  int dp = 0, pp = 0, cp = 0, tp = 0, ep = 0, expert_dp = 0;
+};
+MeshPlace place_of(int rank, const MeshShape& shape);
+
+// Throws Error naming the values if a degree is below 1, ep does not divide dp, or the product is
+// not `ranks`.
+void check_mesh(const MeshShape& shape, int ranks);
+
+// A table of all ranks and their places, with the groups of each direction below it.
+// ranks_per_node > 0 marks where nodes begin and which groups leave a node.
+std::string mesh_table(const MeshShape& shape, int ranks_per_node = 0);
+
+class Mesh {
+ public:
+  // Collective: all ranks of `world` with the same shape. Throws as check_mesh does.
+  Mesh(Communicator& world, const MeshShape& shape);
+  ~Mesh();
+
+  const MeshShape& shape() const { return shape_; }
+  const MeshPlace& place() const { return place_; }
+  bool is_first_stage() const { return place_.pp == 0; }
+  bool is_last_stage() const { return place_.pp == shape_.pp - 1; }
+
+  // Ranks that differ in one index only, in its order.
+  Communicator& tp() { return *tp_; }
+  Communicator& cp() { return *cp_; }
+  Communicator& dp() { return *dp_; }
+  Communicator& pp() { return *pp_; }
+  Communicator& ep() { return *ep_; }
+
+  // The groups that gradients are summed over: dp x cp for what every such rank holds a copy of
+  // (all parameters but experts), expert_dp x cp for an expert's.
+  Communicator& gradients() { return *gradients_; }
+  Communicator& expert_gradients() { return *expert_gradients_; }
+  // First and last stage, which share the tied embedding; one rank where pp is 1. nullptr on the
+  // stages between.
+  Communicator* embedding() { return embedding_.get(); }
+
+ private:
+  MeshShape shape_;
+  MeshPlace place_;
+  std::unique_ptr<Communicator> tp_, cp_, dp_, pp_, ep_, gradients_, expert_gradients_, embedding_;
+};
+
+}  // namespace aisc

@@ -1,0 +1,33 @@
+// What the ranks of one communicator share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/comm/thread/mailbox.h"
+#include "common/comm/thread/rendezvous.h"
+#include "common/comm/thread/world.h"
+
+namespace aisc::thread {
+
+struct Group : std::enable_shared_from_this<Group> {
+  // `ranks`: world ranks by rank of the group. `key` tells groups apart in the same way whatever
+  // the scheduler does: made from the parent's, the number of the split and the color.
+  Group(std::shared_ptr<World> its_world, const std::string& its_name, std::vector<int> its_ranks,
+        std::uint64_t its_key);
+
+  int size() const { return static_cast<int>(ranks.size()); }
+  int world_rank(int rank) const { return ranks[static_cast<std::size_t>(rank)]; }
+
+  const std::shared_ptr<World> world;
+  const std::string* const name;
+  const std::vector<int> ranks;
+  const std::uint64_t key;
+  Rendezvous rendezvous;
+  std::vector<Mailbox> mailboxes;  // by receiver
+};
+
+}  // namespace aisc::thread

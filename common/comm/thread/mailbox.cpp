@@ -1,0 +1,221 @@
+#include "common/comm/thread/mailbox.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "common/comm/thread/group.h"
+
+namespace aisc::thread {
+
+// A long message, copied in pieces by whoever has time.
+class CopyJob final : public Job {
+ public:
+  CopyJob(Side send, Side recv, std::int64_t bytes, std::int64_t piece_bytes)
+      : send_(std::move(send)),
+        recv_(std::move(recv)),
+        bytes_(bytes),
+        piece_bytes_(piece_bytes),
+        pieces_((bytes + piece_bytes - 1) / piece_bytes),
+        unfinished_(pieces_) {}
+  // The last to hold it: nobody copies any more, all being done or the world having failed.
+  ~CopyJob() override {
+    send_.owner->copying_.fetch_sub(1);
+    recv_.owner->copying_.fetch_sub(1);
+  }
+
+  bool run_piece(int /*rank*/) override {
+    const std::int64_t piece = next_.fetch_add(1);
+    if (piece >= pieces_) return false;
+    const std::int64_t begin = piece * piece_bytes_;
+    if (!send_.owner->world().has_failed()) {
+      std::memcpy(recv_.data + begin, send_.data + begin,
+                  static_cast<std::size_t>(std::min(piece_bytes_, bytes_ - begin)));
+      if (unfinished_.fetch_sub(1) == 1) {
+        send_.owner->over(send_.index);
+        recv_.owner->over(recv_.index);
+      }
+    }
+    return piece + 1 < pieces_;
+  }
+  bool is_shared() const override { return true; }
+
+ private:
+  const Side send_, recv_;
+  const std::int64_t bytes_, piece_bytes_, pieces_;
+  std::atomic<std::int64_t> next_ = 0, unfinished_;
+};
+
+std::unique_ptr<Side> Mailbox::meet(int from, Channel channel, bool is_send, Side side) {
+  const std::lock_guard lock(mutex_);
+  Queue& queue = queues_[{from, channel}];
+  std::deque<Side>& others = is_send ? queue.recvs : queue.sends;
+  if (others.empty()) {
+    (is_send ? queue.sends : queue.recvs).push_back(std::move(side));
+    return nullptr;
+  }
+  auto other = std::make_unique<Side>(std::move(others.front()));
+  others.pop_front();
+  side.owner->copying_.fetch_add(1);
+  other->owner->copying_.fetch_add(1);
+  return other;
+}
+
+void Mailbox::withdraw(const Messages& owner) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [key, queue] : queues_)
+    for (std::deque<Side>* sides : {&queue.sends, &queue.recvs})
+      std::erase_if(*sides, [&](const Side& side) { return side.owner.get() == &owner; });
+}
+
+Messages::Messages(std::shared_ptr<Group> group, int rank, Channel channel, const Call& its_call,
+                   std::uint64_t sequence)
+    : Waitable(its_call, {group->name, sequence}),
+      group_(std::move(group)),
+      rank_(rank),
+      channel_(channel) {}
+
+World& Messages::world() const { return *group_->world; }
+int Messages::world_rank() const { return group_->world_rank(rank_); }
+
+void Messages::set_over() {
+  end_time_ = std::chrono::steady_clock::now();
+  over_all_.store(true);
+  world().notify(world_rank());
+}
+
+std::optional<Time> Messages::end_time() const { return end_time_; }
+
+// Messages of a group leave one after the other.
+bool Messages::post(double now, double& out_free) {
+  const std::size_t count = next_.size();
+  open_.store(static_cast<int>(count) + 1);
+  {
+    const std::lock_guard lock(mutex_);
+    messages_.swap(next_);
+    next_.clear();
+    is_over_.assign(count, false);
+    arrivals_.assign(count, {});
+    sent_seconds_.assign(count, 0);
+  }
+  const std::optional<Network>& network = world().options().network;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Message& message = messages_[i];
+    ++posted_;
+    if (!message.is_send || !network) {
+      meet(i, {});
+      continue;
+    }
+    const std::size_t bytes = message.bytes();
+    const int from = world_rank(), to = group_->world_rank(message.peer);
+    if (network->crosses_nodes(from, to)) {
+      world().send_by_card({now,
+                            from,
+                            to,
+                            {group_->key, place.sequence, posted_},
+                            bytes,
+                            [self = shared_from_this(), i](double arrival) {
+                              self->sent_seconds_[i] = arrival;
+                              self->meet(i, {arrival, 0, true});
+                            }});
+      continue;
+    }
+    const double begin = std::max(now, out_free);
+    const double transfer = static_cast<double>(bytes) * network->link.seconds_per_byte;
+    const double arrives = begin + network->link.latency_seconds;
+    out_free = begin + transfer;
+    sent_seconds_[i] = arrives + transfer;
+    meet(i, {arrives, transfer, false});
+  }
+  return open_.fetch_sub(1) == 1;
+}
+
+void Messages::meet(std::size_t index, const Arrival& arrival) {
+  const Message& message = messages_[index];
+  Side side{shared_from_this(), index, message.data, message.count, message.dtype, arrival};
+  const int receiver = message.is_send ? message.peer : rank_;
+  const int sender = message.is_send ? rank_ : message.peer;
+  Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(receiver)];
+  const std::unique_ptr<Side> other = mailbox.meet(sender, channel_, message.is_send, side);
+  if (!other) return;
+  const Side &send = message.is_send ? side : *other, &recv = message.is_send ? *other : side;
+  const auto bytes = static_cast<std::int64_t>(message.bytes());
+  const WorldOptions& options = world().options();
+  recv.owner->arrivals_[recv.index] = send.arrival;
+  if (check(send, recv) && !world().has_failed()) {
+    if (bytes > options.inline_bytes && !world().is_virtual()) {
+      world().push(std::make_shared<CopyJob>(send, recv, bytes, options.chunk_bytes));
+      return;
+    }
+    if (bytes > 0) std::memcpy(recv.data, send.data, static_cast<std::size_t>(bytes));
+    send.owner->over(send.index);
+    recv.owner->over(recv.index);
+  }
+  send.owner->copying_.fetch_sub(1);
+  recv.owner->copying_.fetch_sub(1);
+}
+
+// The message is over; with the last of its group the group is.
+void Messages::over(std::size_t index) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_[index] = true;
+  }
+  if (open_.fetch_sub(1) == 1) group_over();
+}
+
+bool Messages::check(const Side& send, const Side& recv) const {
+  const Messages &from = *send.owner, &to = *recv.owner;
+  const bool same_call = channel_ == Channel::Direct ||
+                         (from.call == to.call && from.place.sequence == to.place.sequence);
+  if (same_call && send.dtype == recv.dtype && send.count == recv.count) return true;
+  world().fail(fmt::format("{}: rank {} called {} where rank {} called {}", *group_->name,
+                           group_->world_rank(to.rank_), to.describe(recv),
+                           group_->world_rank(from.rank_), from.describe(send)));
+  return false;
+}
+
+std::string Messages::describe(const Side& side) const {
+  if (channel_ == Channel::Plan) return fmt::format("{} #{}", to_string(call), place.sequence);
+  if (call.op != CommOp::Exchange) return to_string(call);
+  const Message& message = messages_[side.index];
+  return fmt::format("exchange with {} x {} {} {}", side.count, name_of(side.dtype),
+                     message.is_send ? "to" : "from", message.peer);
+}
+
+std::vector<int> Messages::missing() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < messages_.size(); ++i)
+    if (!is_over_[i]) ranks.push_back(group_->world_rank(messages_[i].peer));
+  return ranks;
+}
+
+double Messages::group_end(double now, double& in_free) const {
+  double end = now;
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    if (messages_[i].is_send) {
+      end = std::max(end, sent_seconds_[i]);
+      continue;
+    }
+    const Arrival& arrival = arrivals_[i];
+    if (!arrival.by_card) in_free = std::max(arrival.seconds, in_free) + arrival.transfer_seconds;
+    end = std::max(end, arrival.by_card ? arrival.seconds : in_free);
+  }
+  return end;
+}
+
+void Messages::withdraw() {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Message& message : messages_)
+      group_->mailboxes[static_cast<std::size_t>(message.is_send ? message.peer : rank_)].withdraw(
+          *this);
+  }
+  while (copying_.load() > 0) std::this_thread::yield();
+}
+
+}  // namespace aisc::thread

@@ -1,0 +1,117 @@
+// Messages between threads: a send and its receive meet in the receiver's mailbox, and the second
+// to come copies from the sender's buffer to the receiver's, or has it copied where it is long.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/comm/communicator.h"
+#include "common/comm/thread/world.h"
+
+namespace aisc::thread {
+
+struct Group;
+class Messages;
+
+// Virtual time, what a receiver must know of a message: when its first byte can arrive, and how
+// long its bytes take from then on; what came by card is all there then.
+struct Arrival {
+  double seconds = 0, transfer_seconds = 0;
+  bool by_card = false;
+};
+
+// One side of a message.
+struct Side {
+  std::shared_ptr<Messages> owner;
+  std::size_t index = 0;      // in the owner's group of messages
+  std::byte* data = nullptr;  // of a send only read
+  std::int64_t count = 0;
+  DType dtype = DType::U8;
+  Arrival arrival{};  // of a send
+};
+
+enum class Channel { Direct, Plan };  // a plan's messages never meet a caller's
+
+// Both sides that have not met yet, first in first out per sender and channel.
+class Mailbox {
+ public:
+  // Brings one side in; the other side if that was there already (and is taken out).
+  std::unique_ptr<Side> meet(int from, Channel channel, bool is_send, Side side);
+  // Takes out all sides of `owner`.
+  void withdraw(const Messages& owner);
+
+ private:
+  struct Queue {
+    std::deque<Side> sends, recvs;  // one of them is empty
+  };
+  std::mutex mutex_;
+  std::map<std::pair<int, Channel>, Queue> queues_;
+};
+
+// An operation of one rank that has messages under way: groups of sends and receives, one group
+// after another.
+class Messages : public Waitable, public std::enable_shared_from_this<Messages> {
+ public:
+  struct Message {
+    bool is_send;
+    int peer;
+    std::byte* data;
+    std::int64_t count;
+    DType dtype;
+    std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+  };
+
+  Messages(std::shared_ptr<Group> group, int rank, Channel channel, const Call& call,
+           std::uint64_t sequence);
+
+  bool over() const override { return over_all_.load(); }
+  std::vector<int> missing() const override;
+  void withdraw() override;
+  std::optional<Time> end_time() const override;
+
+ protected:
+  // Posts what was added as one group at virtual time `now`; `out_free` is when the link out is
+  // free, and moves. True if all were over at once; else group_over() is called, by any thread.
+  void add(const Message& message) { next_.push_back(message); }
+  bool post(double now, double& out_free);
+  virtual void group_over() = 0;
+  // When the posted group is over, which began at `now`; `in_free` moves.
+  double group_end(double now, double& in_free) const;
+
+  World& world() const;
+  Group& group() const { return *group_; }
+  int world_rank() const;
+  void set_over();  // the whole operation is
+
+ private:
+  friend class Mailbox;
+  friend class CopyJob;
+  void meet(std::size_t index, const Arrival& arrival);
+  void over(std::size_t index);
+  bool check(const Side& send, const Side& recv) const;
+  std::string describe(const Side& side) const;
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+  const Channel channel_;
+  std::atomic<int> open_ = 0;
+  std::atomic<int> copying_ = 0;  // sides of ours that somebody copies just now
+  std::uint64_t posted_ = 0;      // messages, in all groups
+  std::atomic<bool> over_all_ = false;
+  Time end_time_{};
+
+  std::vector<Message> next_;
+
+  mutable std::mutex mutex_;  // of the group in flight
+  std::vector<Message> messages_;
+  std::vector<bool> is_over_;
+  std::vector<Arrival> arrivals_;     // of receives
+  std::vector<double> sent_seconds_;  // of sends: when the last byte has left
+};
+
+}  // namespace aisc::thread

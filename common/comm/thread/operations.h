@@ -1,0 +1,87 @@
+// The operations of one rank that go by messages: a group of sends and receives, and a plan.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/comm/plan.h"
+#include "common/comm/thread/mailbox.h"
+
+namespace aisc::thread {
+
+// Virtual time: a rank's own links on one communicator, one set for its sends and receives and one
+// for its collectives, which run on a lane of their own.
+struct Links {
+  double in_free = 0, out_free = 0;
+};
+
+class Exchange final : public Messages {
+ public:
+  Exchange(std::shared_ptr<Group> group, int rank, const Call& call, std::uint64_t sequence,
+           std::span<const Transfer> transfers, std::shared_ptr<Links> links);
+  void start(double now);
+
+  double begin_seconds() const override { return begin_seconds_; }
+  // Receives use the link in in the order in which they are waited for.
+  double end_seconds() const override;
+  void settle() override;
+  void release() override;
+
+ private:
+  void group_over() override { set_over(); }
+
+  const std::shared_ptr<Links> links_;
+  std::vector<ConstBuffer> ins_;  // shares of the tensors
+  std::vector<Buffer> outs_;
+  double begin_seconds_ = 0, end_seconds_ = -1;
+};
+
+class PlanRun;
+
+// The plans of one rank on one communicator: they run in the order of their calls.
+struct Lane {
+  std::mutex mutex;
+  std::deque<std::shared_ptr<PlanRun>> waiting;  // the first is running
+  Links links;
+  double end_seconds = 0;  // of the last that is over
+};
+
+// Runs the steps of a plan: posts the messages of a step; when all are over, whoever ended the last
+// queues this as a job, and somebody makes the step's copies and sums and posts the next.
+class PlanRun final : public Messages, public Job {
+ public:
+  PlanRun(std::shared_ptr<Group> group, int rank, Collective collective, Plan plan,
+          std::uint64_t sequence, std::shared_ptr<Lane> lane, double issued_seconds);
+  static void enter(const std::shared_ptr<PlanRun>& run);  // into its lane
+
+  double begin_seconds() const override { return begin_seconds_; }
+  double end_seconds() const override { return now_; }
+  void withdraw() override;
+  void release() override;
+
+  bool run_piece(int rank) override;
+  bool is_shared() const override { return false; }
+
+ private:
+  void group_over() override;
+  void advance();
+  bool post_step();
+  void finish_step();
+  void leave();
+  std::byte* data(const Piece& piece) const;
+
+  Collective collective_;
+  const Plan plan_;
+  const std::shared_ptr<Lane> lane_;
+  Tensor scratch_;
+  std::size_t step_ = 0;
+  enum class State { Waiting, Posted } state_ = State::Waiting;
+  double now_, begin_seconds_ = 0;
+  std::atomic<int> running_ = 0;  // threads inside run_piece
+};
+
+}  // namespace aisc::thread

@@ -1,0 +1,216 @@
+#include "common/comm/thread/rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "common/comm/thread/group.h"
+#include "common/comm/thread/pieces.h"
+
+namespace aisc::thread {
+namespace {
+
+constexpr int kTakenBits = 24, kSideBits = 12;
+constexpr std::uint64_t kFront = std::uint64_t{1} << kSideBits, kBack = 1, kSideMask = kFront - 1;
+
+std::int64_t front_of(std::uint64_t taken) {
+  return static_cast<std::int64_t>(taken >> kSideBits & kSideMask);
+}
+std::int64_t back_of(std::uint64_t taken) { return static_cast<std::int64_t>(taken & kSideMask); }
+
+// Operations in flight before a rank waits for the slowest; fewer for very many ranks, since a
+// cell has a post per rank.
+std::uint64_t cells_for(int ranks) {
+  return static_cast<std::uint64_t>(std::clamp(4096 / ranks, 4, 64));
+}
+
+}  // namespace
+
+// What is left of one operation, for those who look for work.
+class Rendezvous::PieceJob final : public Job {
+ public:
+  PieceJob(std::shared_ptr<Group> group, std::uint64_t k) : group_(std::move(group)), k_(k) {}
+  bool run_piece(int rank) override { return group_->rendezvous.run_piece(rank, k_); }
+  bool is_shared() const override { return true; }
+
+ private:
+  const std::shared_ptr<Group> group_;
+  const std::uint64_t k_;
+};
+
+Rendezvous::Rendezvous(Group& group)
+    : group_(group),
+      cell_count_(cells_for(group.size())),
+      cells_(std::make_unique<Cell[]>(cell_count_)) {
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  for (std::uint64_t i = 0; i < cell_count_; ++i) {
+    cells_[i].posts = std::make_unique<Post[]>(ranks);
+    cells_[i].posted = std::make_unique<std::atomic<std::uint64_t>[]>(ranks);
+  }
+}
+
+void Rendezvous::post(int rank, std::uint64_t k, Post post) {
+  Cell& here = cell(k);
+  const auto r = static_cast<std::size_t>(rank), ranks = static_cast<std::size_t>(group_.size());
+  here.posts[r] = std::move(post);
+  here.posted[r].store(k + 1);
+  if (here.arrived.fetch_add(1) + 1 == (k / cell_count_ + 1) * ranks && check(here))
+    make_ready(group_.world_rank(rank), k, here);
+}
+
+bool Rendezvous::is_ready(std::uint64_t k) const { return cell(k).taken.load() >> kTakenBits == k; }
+
+// All ranks must have called the same.
+bool Rendezvous::check(const Cell& here) const {
+  const auto fail = [&](std::size_t a, std::size_t b, const std::string& first,
+                        const std::string& second) {
+    group_.world->fail(fmt::format("{}: rank {} called {} where rank {} called {}", *group_.name,
+                                   group_.ranks[b], second, group_.ranks[a], first));
+    return false;
+  };
+  const auto n = static_cast<std::size_t>(group_.size());
+  const Post* posts = here.posts.get();
+  for (std::size_t r = 1; r < n; ++r) {
+    const Call &a = posts[0].call, &b = posts[r].call;
+    if (a != b && !(a.op == b.op && a.count == 0 && b.count == 0 && a.peer == b.peer))
+      return fail(0, r, to_string(a), to_string(b));
+    if (a.op == CommOp::Split && *posts[0].name != *posts[r].name)
+      return fail(0, r, "split(\"" + *posts[0].name + "\")", "split(\"" + *posts[r].name + "\")");
+  }
+  if (posts[0].call.op == CommOp::AllToAllV)
+    for (std::size_t a = 0; a < n; ++a)
+      for (std::size_t b = 0; b < n; ++b)
+        if (posts[a].send_counts[b] != posts[b].recv_counts[a])
+          return fail(b, a,
+                      fmt::format("all_to_all_v expecting {} from it", posts[b].recv_counts[a]),
+                      fmt::format("all_to_all_v with {} for rank {}", posts[a].send_counts[b],
+                                  group_.ranks[b]));
+  return true;
+}
+
+// The last to arrive: cuts the operation into pieces. From the store of `taken` on, others may
+// work. Either this rank sees that the operation before is over, or who completes that one sees
+// that this one is ready (both may, which does no harm).
+void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
+  const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(group_.size()));
+  const Extent extent = extent_of(posts);
+  const auto bytes = extent.row_elements * static_cast<std::int64_t>(size_of(posts[0].call.dtype));
+  const WorldOptions& options = group_.world->options();
+  // Pieces of chunk_bytes, or smaller ones so that every rank can have one; none below
+  // inline_bytes.
+  const auto pieces_of = [bytes](std::int64_t size) { return (bytes + size - 1) / size; };
+  std::int64_t cuts = 0;
+  if (extent.rows * bytes > options.inline_bytes) {
+    cuts = std::max(
+        pieces_of(options.chunk_bytes),
+        std::min<std::int64_t>((group_.size() + extent.rows - 1) / extent.rows,
+                               pieces_of(std::max<std::int64_t>(1, options.inline_bytes))));
+    cuts =
+        std::min({cuts, extent.row_elements, static_cast<std::int64_t>(kSideMask) / extent.rows});
+  }
+  here.pieces = std::max<std::int64_t>(1, extent.rows * cuts);
+  here.unfinished.store(here.pieces, std::memory_order_relaxed);
+  here.taken.store(k << kTakenBits);
+  if (completed_.load() == k) start(rank, k);
+}
+
+// k is ready and the next in order.
+void Rendezvous::start(int rank, std::uint64_t k) {
+  if (cell(k).pieces == 1)
+    run_piece(rank, k);
+  else
+    group_.world->push(std::make_shared<PieceJob>(group_.shared_from_this(), k));
+}
+
+// The first half of the world's ranks take pieces from the front and the others from the back: each
+// reads on where it was, and finds in its own cache next time what it left there.
+bool Rendezvous::run_piece(int rank, std::uint64_t k) {
+  Cell& here = cell(k);
+  const bool from_back = 2 * (rank + 1) > group_.world->options().ranks && rank > 0;
+  std::uint64_t taken = here.taken.load();
+  do {
+    if (taken >> kTakenBits != k || front_of(taken) + back_of(taken) >= here.pieces) return false;
+  } while (!here.taken.compare_exchange_weak(taken, taken + (from_back ? kBack : kFront)));
+  const std::int64_t piece = from_back ? here.pieces - 1 - back_of(taken) : front_of(taken);
+  const bool is_last_piece = front_of(taken) + back_of(taken) + 1 == here.pieces;
+  // After a failure buffers may go away: see withdraw().
+  const bool runs = !group_.world->has_failed();
+  if (runs) here.posts[0].call.op == CommOp::Split ? split(here, k) : run(here, piece);
+  if (here.unfinished.fetch_sub(1) == 1 && runs) complete(rank, k);
+  return !is_last_piece;
+}
+
+// Pieces are cut row by row, evenly; a single one is the whole operation.
+void Rendezvous::run(const Cell& here, std::int64_t piece) const {
+  const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(group_.size()));
+  const Extent extent = extent_of(posts);
+  if (here.pieces == 1) {
+    for (std::int64_t row = 0; row < extent.rows; ++row)
+      run_row(posts, row, 0, extent.row_elements);
+    return;
+  }
+  const std::int64_t cuts = here.pieces / extent.rows, row = piece / cuts, cut = piece % cuts;
+  run_row(posts, row, extent.row_elements * cut / cuts, extent.row_elements * (cut + 1) / cuts);
+}
+
+void Rendezvous::split(const Cell& here, std::uint64_t k) const {
+  std::map<int, std::vector<std::pair<int, int>>> parts;  // by color: (key, rank of the parent)
+  for (int r = 0; r < group_.size(); ++r) {
+    const Post& post = here.posts[static_cast<std::size_t>(r)];
+    if (post.color >= 0) parts[post.color].emplace_back(post.key, r);
+  }
+  for (auto& [color, members] : parts) {
+    std::sort(members.begin(), members.end());
+    std::vector<int> ranks;
+    for (const auto& [key, r] : members) ranks.push_back(group_.world_rank(r));
+    const std::uint64_t key =
+        (group_.key * 1000003 + k) * 1000003 + static_cast<std::uint64_t>(color) + 1;
+    const auto part = std::make_shared<Group>(group_.world, *here.posts[0].name, ranks, key);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const Post& post = here.posts[static_cast<std::size_t>(members[i].second)];
+      *post.part = part;
+      *post.part_rank = static_cast<int>(i);
+    }
+  }
+}
+
+void Rendezvous::complete(int rank, std::uint64_t k) {
+  Cell& here = cell(k);
+  here.end_ticks.store(std::chrono::steady_clock::now().time_since_epoch().count(),
+                       std::memory_order_relaxed);
+  completed_.store(k + 1);
+  for (const int member : group_.ranks) group_.world->notify(member);
+  if (is_ready(k + 1) && completed_.load() == k + 1) start(rank, k + 1);
+}
+
+std::vector<int> Rendezvous::missing(std::uint64_t k) const {
+  std::vector<int> ranks;
+  if (!is_over(k) && !is_ready(k))
+    for (int r = 0; r < group_.size(); ++r)
+      if (cell(k).posted[static_cast<std::size_t>(r)].load() <= k)
+        ranks.push_back(group_.world_rank(r));
+  return ranks;
+}
+
+std::optional<Time> Rendezvous::end_time(std::uint64_t k) const {
+  if (completed_.load() > k + cell_count_) return {};
+  return Time(Time::duration(cell(k).end_ticks.load(std::memory_order_relaxed)));
+}
+
+// Whoever takes a piece looks for a failure after taking it. So either that piece is seen here, or
+// its taker sees the failure and leaves the buffers alone.
+void Rendezvous::withdraw(std::uint64_t k) const {
+  const Cell& here = cell(k);
+  for (;;) {
+    const std::uint64_t taken = here.taken.load();
+    if (taken >> kTakenBits != k) return;
+    const std::int64_t finished = here.pieces - here.unfinished.load();
+    if (front_of(taken) + back_of(taken) <= finished) return;
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace aisc::thread

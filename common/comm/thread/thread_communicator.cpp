@@ -1,0 +1,210 @@
+#include "common/comm/thread/thread_communicator.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "common/comm/plan.h"
+#include "common/comm/thread/operations.h"
+#include "common/core/error.h"
+
+namespace aisc::thread {
+namespace {
+
+// A collective that the ranks do together, as one of them sees it.
+class Meeting final : public Waitable {
+ public:
+  Meeting(std::shared_ptr<Group> group, std::uint64_t k, std::uint64_t sequence,
+          Collective collective)
+      : Waitable(collective.call, {group->name, sequence}),
+        group_(std::move(group)),
+        k_(k),
+        collective_(std::move(collective)) {}
+
+  bool over() const override { return group_->rendezvous.is_over(k_); }
+  std::vector<int> missing() const override { return group_->rendezvous.missing(k_); }
+  void withdraw() override { group_->rendezvous.withdraw(k_); }
+  void release() override { collective_ = {}; }
+  std::optional<Time> end_time() const override { return group_->rendezvous.end_time(k_); }
+
+ private:
+  const std::shared_ptr<Group> group_;
+  const std::uint64_t k_;
+  Collective collective_;  // shares of the tensors
+};
+
+// What a caller holds.
+class PendingCall final : public PendingOperation {
+ public:
+  PendingCall(std::shared_ptr<World> world, int world_rank, std::shared_ptr<Waitable> what)
+      : world_(std::move(world)), world_rank_(world_rank), what_(std::move(what)) {
+    const Trace* trace = world_->trace(world_rank_);
+    if (trace && trace->is_recording()) issued_seconds_ = world_->clock(world_rank_).now();
+  }
+
+  void wait() override {
+    const Waitable* const one[] = {what_.get()};
+    try {
+      world_->block(world_rank_, one);
+    } catch (...) {
+      what_->withdraw();
+      what_->release();
+      throw;
+    }
+    what_->release();
+    settle();
+  }
+  bool done() override {
+    if (world_->is_virtual()) return world_->is_over_by_now(world_rank_, *what_);
+    if (!what_->over()) world_->run_job(world_rank_);
+    return what_->over();
+  }
+  std::size_t wait_any(std::span<PendingOperation* const> operations) override {
+    std::vector<const Waitable*> all;
+    for (PendingOperation* operation : operations) {
+      const auto* mine = dynamic_cast<const PendingCall*>(operation);
+      if (!mine || mine->world_ != world_ || mine->world_rank_ != world_rank_)
+        fail("wait_any: the operations belong to different ranks");
+      all.push_back(mine->what_.get());
+    }
+    return world_->block(world_rank_, all);
+  }
+
+ private:
+  void settle() {
+    what_->settle();
+    if (world_->is_virtual()) world_->clock(world_rank_).advance_to(what_->end_seconds());
+    Trace* trace = world_->trace(world_rank_);
+    if (!trace || !trace->is_recording()) return;
+    double begin = issued_seconds_, end = world_->clock(world_rank_).now();
+    if (world_->is_virtual()) {
+      begin = what_->begin_seconds();
+      end = what_->end_seconds();
+    } else if (const auto time = what_->end_time()) {
+      end = world_->clock(world_rank_).seconds_at(*time);
+    }
+    const bool is_message = what_->call.op == CommOp::Exchange || what_->call.op == CommOp::Send ||
+                            what_->call.op == CommOp::Recv;
+    trace->add(*what_->place.communicator + (is_message ? " messages" : ""), to_string(what_->call),
+               begin, end);
+  }
+
+  const std::shared_ptr<World> world_;
+  const int world_rank_;
+  const std::shared_ptr<Waitable> what_;
+  double issued_seconds_ = 0;
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<Group> group, int rank)
+      : Communicator(rank, group->size(), *group->name),
+        group_(std::move(group)),
+        world_(*group_->world),
+        world_rank_(group_->world_rank(rank)) {}
+
+ private:
+  bool runs_only_plans() const override { return world_.is_virtual(); }
+
+  Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
+    begin(call, messages_);
+    const auto exchange =
+        std::make_shared<Exchange>(group_, rank(), call, messages_++, transfers, links_);
+    exchange->start(now());
+    return work(exchange);
+  }
+
+  Work do_collective(Collective collective) override {
+    begin(collective.call, sequence_);
+    keep_order(last_plan_);
+    return work(meet(std::move(collective), {}));
+  }
+
+  Work do_plan(Collective collective, Plan plan) override {
+    begin(collective.call, sequence_);
+    keep_order(last_meeting_);
+    const auto run = std::make_shared<PlanRun>(group_, rank(), std::move(collective),
+                                               std::move(plan), sequence_++, lane_, now());
+    PlanRun::enter(run);
+    last_plan_ = run;
+    return work(run);
+  }
+
+  std::unique_ptr<Communicator> do_split(int color, int key, std::string name) override {
+    const Call call{.op = CommOp::Split};
+    begin(call, sequence_);
+    keep_order(last_plan_);
+    std::shared_ptr<Group> part;
+    int part_rank = 0;
+    Post post;
+    post.color = color;
+    post.key = key;
+    post.name = world_.keep(name);
+    post.part = &part;
+    post.part_rank = &part_rank;
+    PendingCall(group_->world, world_rank_, meet({.call = call}, std::move(post))).wait();
+    return part ? make_communicator(std::move(part), part_rank) : nullptr;
+  }
+
+  void begin(const Call& call, std::uint64_t sequence) {
+    world_.throw_failure();
+    world_.set_last_call(world_rank_, call, {group_->name, sequence});
+  }
+
+  // Collectives run in the order of their calls: those that are plans one after the other on the
+  // lane, the others one after the other as they meet. Where they mix, the caller waits.
+  void keep_order(std::weak_ptr<Waitable>& others) {
+    if (const std::shared_ptr<Waitable> last = others.lock()) block(*last);
+    others.reset();
+  }
+  void block(const Waitable& what) {
+    const Waitable* const one[] = {&what};
+    world_.block(world_rank_, one);
+  }
+
+  std::shared_ptr<Waitable> meet(Collective collective, Post post) {
+    const std::uint64_t k = meetings_++;
+    post.call = collective.call;
+    post.in = static_cast<const std::byte*>(collective.in.view().raw());
+    post.out = static_cast<std::byte*>(collective.out.view().raw());
+    post.send_counts = collective.send_counts;
+    post.recv_counts = collective.recv_counts;
+    if (k >= group_->rendezvous.ring() &&
+        !group_->rendezvous.is_over(k - group_->rendezvous.ring()))
+      block(Meeting(group_, k - group_->rendezvous.ring(), sequence_, {.call = collective.call}));
+    const auto meeting = std::make_shared<Meeting>(group_, k, sequence_++, std::move(collective));
+    group_->rendezvous.post(rank(), k, std::move(post));
+    last_meeting_ = meeting;
+    return meeting;
+  }
+
+  Work work(std::shared_ptr<Waitable> what) {
+    return Work(std::make_unique<PendingCall>(group_->world, world_rank_, std::move(what)));
+  }
+  double now() const { return world_.is_virtual() ? world_.clock(world_rank_).now() : 0; }
+
+  const std::shared_ptr<Group> group_;
+  World& world_;
+  const int world_rank_;
+  std::uint64_t sequence_ = 0;  // collectives called
+  std::uint64_t meetings_ = 0;  // of these, by rendezvous
+  std::uint64_t messages_ = 0;  // exchanges called
+  std::weak_ptr<Waitable> last_plan_, last_meeting_;
+  const std::shared_ptr<Links> links_ = std::make_shared<Links>();
+  const std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, int rank) {
+  return std::make_unique<ThreadCommunicator>(std::move(group), rank);
+}
+
+std::shared_ptr<Group> make_world_group(const WorldOptions& options, const std::string& name) {
+  std::vector<int> ranks(static_cast<std::size_t>(options.ranks));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return std::make_shared<Group>(std::make_shared<World>(options), name, std::move(ranks), 1);
+}
+
+}  // namespace aisc::thread

@@ -1,0 +1,327 @@
+#include "common/comm/thread/world.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/core/error.h"
+#include "common/core/machine.h"
+
+namespace aisc::thread {
+namespace {
+
+// About 30 microseconds: several times what a small operation between running ranks takes, and
+// little against being put to sleep and woken.
+constexpr int kSpinRounds = 1000;
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+World::World(const WorldOptions& options)
+    : options_(options),
+      cores_(available_cores()),
+      spin_(!options.network && options.ranks <= cores_ ? kSpinRounds : 0),
+      running_(options.ranks) {
+  for (int r = 0; r < options.ranks; ++r) ranks_.push_back(std::make_unique<RankState>());
+  if (is_virtual() && options.network->ranks_per_node > 0) {
+    const auto cards = static_cast<std::size_t>(options.network->card_of(options.ranks - 1) +
+                                                options.network->cards_per_node);
+    card_free_out_.resize(cards);
+    card_free_in_.resize(cards);
+  }
+}
+
+void World::stop() {
+  {
+    const Lock lock(mutex_);
+    stop_ = true;
+  }
+  helper_wake_.notify_all();
+  if (helper_.joinable()) helper_.join();
+}
+
+const std::string* World::keep(const std::string& name) {
+  const Lock lock(mutex_);
+  return &*names_.insert(name).first;
+}
+
+void World::attach(int rank, Clock* clock, Trace* trace) {
+  state(rank).clock = clock;
+  state(rank).trace = trace;
+}
+
+void World::set_last_call(int rank, const Call& call, const Place& place) {
+  RankState& me = state(rank);
+  me.last_communicator.store(place.communicator, std::memory_order_relaxed);
+  me.last_sequence.store(place.sequence, std::memory_order_relaxed);
+  me.last_op.store(call.op, std::memory_order_relaxed);
+  me.last_count.store(call.count, std::memory_order_relaxed);
+  me.last_dtype.store(call.dtype, std::memory_order_relaxed);
+  me.last_reduce.store(call.reduce, std::memory_order_relaxed);
+  me.last_peer.store(call.peer, std::memory_order_relaxed);
+}
+
+std::size_t World::first_over(std::span<const Waitable* const> what) {
+  for (std::size_t i = 0; i < what.size(); ++i)
+    if (what[i]->over()) return i;
+  return kNone;
+}
+
+std::size_t World::earliest_over(const RankState& me) const {
+  std::size_t best = kNone;
+  for (std::size_t i = 0; i < me.waits_for.size(); ++i) {
+    const Waitable& it = *me.waits_for[i];
+    if (it.over() && (best == kNone || it.end_seconds() < me.waits_for[best]->end_seconds()))
+      best = i;
+  }
+  return best;
+}
+
+// Virtual time: which of several operations ends first is known only when nothing can happen
+// before, which decide() finds out.
+bool World::is_settled(const RankState& me) const {
+  if (me.mode == Mode::Earliest) return me.decided;
+  return me.decided || first_over(me.waits_for) != kNone;
+}
+
+std::size_t World::block(int rank, std::span<const Waitable* const> what) {
+  return wait_for(rank, what, is_virtual() && what.size() > 1 ? Mode::Earliest : Mode::First);
+}
+
+bool World::is_over_by_now(int rank, const Waitable& what) {
+  const Waitable* const one[] = {&what};
+  if (!what.over()) wait_for(rank, one, Mode::Ask);
+  return what.over() && what.end_seconds() <= clock(rank).now();
+}
+
+// First looks for a while, which is enough when all ranks have a core each; then sleeps until
+// something that it waits for is over, doing jobs that come up.
+std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mode mode) {
+  RankState& me = state(rank);
+  std::size_t index = mode == Mode::Earliest ? kNone : first_over(what);
+  if (index != kNone) return index;
+
+  looking_.fetch_add(1);
+  for (int round = 0; round < spin_ && index == kNone && !has_failed(); ++round) {
+    if (job_count_.load(std::memory_order_relaxed) > 0 && run_job(rank))
+      round = 0;
+    else
+      pause();
+    index = first_over(what);
+  }
+  if (index == kNone) {
+    Lock lock(mutex_);
+    const Time start = std::chrono::steady_clock::now();
+    const auto patience = std::chrono::duration_cast<Time::duration>(
+        std::chrono::duration<double>(options_.timeout_seconds));
+    Time deadline = start + patience;
+    me.waits_for = what;
+    me.mode = mode;
+    me.decided = false;
+    undecided_ += mode != Mode::First;
+    while (!is_settled(me) && !has_failed()) {
+      if (run_job(rank, lock)) continue;
+      const Time now = std::chrono::steady_clock::now();
+      if (now >= deadline && missing_of(rank).empty())
+        deadline = now + patience;  // all are there: it is being worked on
+      else if (now >= deadline)
+        fail_locked(diagnose(rank, std::chrono::duration<double>(now - start).count()));
+      else if (!is_last_awake())
+        park(me, lock, deadline);
+      else if (!decide(lock))
+        fail_locked(diagnose(rank, 0));  // nobody is left who could end this
+    }
+    index = mode == Mode::Earliest ? earliest_over(me) : first_over(what);
+    undecided_ -= mode != Mode::First;
+    me.waits_for = {};
+  }
+  if (looking_.fetch_sub(1) == 1 && job_count_.load() > 0) {
+    const Lock lock(mutex_);
+    offer_jobs();
+  }
+  if (index == kNone) throw_failure();
+  return index;
+}
+
+// A rank sleeps here, and nowhere else. Whoever makes something `over` looks at `parked` after it,
+// this rank looks whether it is over after setting `parked`: one of them sees the other.
+void World::park(RankState& me, Lock& lock, Time deadline) {
+  me.woken = false;
+  me.parked.store(true);
+  if (!is_settled(me)) {
+    looking_.fetch_sub(1);
+    --running_;
+    ++parked_;
+    me.wake.wait_until(lock, deadline, [&] { return me.woken; });
+    if (!me.woken) {  // too late: it wakes by itself
+      ++running_;
+      --parked_;
+    }
+    looking_.fetch_add(1);
+  }
+  me.parked.store(false);
+}
+
+void World::wake(RankState& other) {
+  if (!other.parked.load() || other.woken) return;
+  other.woken = true;
+  ++running_;
+  --parked_;
+  other.wake.notify_one();
+}
+
+void World::notify(int rank) {
+  if (!state(rank).parked.load()) return;
+  const Lock lock(mutex_);
+  wake(state(rank));
+}
+
+// Somebody should look at the jobs: a rank that waits anyway, or else the helper. In virtual time
+// nothing is gained by haste: whoever waits next does them.
+void World::offer_jobs() {
+  if (is_virtual()) return;
+  int wanted = std::min(cores_ - looking_.load(), static_cast<int>(jobs_.size()));
+  if (!jobs_.empty() && jobs_.front()->is_shared()) wanted = cores_ - looking_.load();
+  for (auto rank = ranks_.begin(); rank != ranks_.end() && wanted > 0 && parked_ > 0; ++rank)
+    if ((*rank)->parked.load() && !(*rank)->woken) {
+      wake(**rank);
+      --wanted;
+    }
+  if (looking_.load() > 0 || running_ < 0 || wanted <= 0) return;
+  if (!helper_.joinable()) helper_ = std::thread([this] { help(); });
+  helper_wake_.notify_one();
+}
+
+void World::push(std::shared_ptr<Job> job) {
+  const Lock lock(mutex_);
+  if (has_failed()) return;
+  jobs_.push_back(std::move(job));
+  job_count_.fetch_add(1);
+  if (looking_.load() == 0 || jobs_.back()->is_shared()) offer_jobs();
+}
+
+bool World::run_job(int rank) {
+  Lock lock(mutex_);
+  return run_job(rank, lock);
+}
+
+bool World::run_job(int rank, Lock& lock) {
+  if (jobs_.empty()) return false;
+  const std::shared_ptr<Job> job = jobs_.front();
+  const auto remove = [&] {
+    const auto found = std::find(jobs_.begin(), jobs_.end(), job);
+    if (found == jobs_.end()) return;
+    jobs_.erase(found);
+    job_count_.fetch_sub(1);
+  };
+  if (!job->is_shared()) remove();
+  lock.unlock();
+  const bool more = job->run_piece(rank);
+  lock.lock();
+  if (job->is_shared() && !more) remove();
+  return true;
+}
+
+void World::help() {
+  Lock lock(mutex_);
+  while (!stop_) {
+    if (jobs_.empty() || looking_.load() > 0) {
+      helper_wake_.wait(lock);
+      continue;
+    }
+    helper_busy_ = true;
+    run_job(-1, lock);
+    helper_busy_ = false;
+    if (running_ == 0 && parked_ > 0 && jobs_.empty()) fail_locked(diagnose_any());
+  }
+}
+
+bool World::is_last_awake() const { return running_ == 1 && jobs_.empty() && !helper_busy_; }
+
+void World::send_by_card(CardMessage message) {
+  const Lock lock(mutex_);
+  const auto key = std::tuple(message.sent_seconds, message.from, message.to, message.order);
+  card_messages_.emplace(key, std::move(message));
+}
+
+// Virtual time, when every rank waits: what is known so far is all that can happen up to the
+// earliest of these events, so that it may happen now. True if there was one.
+bool World::decide(Lock& lock) {
+  RankState* first = nullptr;
+  double first_seconds = std::numeric_limits<double>::infinity();
+  if (undecided_ > 0)
+    for (const auto& rank : ranks_) {
+      if (rank->waits_for.empty() || rank->mode == Mode::First || rank->decided) continue;
+      double seconds = rank->clock->now();
+      if (rank->mode == Mode::Earliest) {
+        const std::size_t index = earliest_over(*rank);
+        if (index == kNone) continue;
+        seconds = std::max(seconds, rank->waits_for[index]->end_seconds());
+      }
+      if (seconds < first_seconds) {
+        first = rank.get();
+        first_seconds = seconds;
+      }
+    }
+  if (!card_messages_.empty() && card_messages_.begin()->second.sent_seconds <= first_seconds) {
+    CardMessage message = std::move(card_messages_.begin()->second);
+    card_messages_.erase(card_messages_.begin());
+    const Network& network = *options_.network;
+    double& out = card_free_out_[static_cast<std::size_t>(network.card_of(message.from))];
+    double& in = card_free_in_[static_cast<std::size_t>(network.card_of(message.to))];
+    const double start = std::max({message.sent_seconds + network.card.latency_seconds, out, in});
+    out = in = start + static_cast<double>(message.bytes) * network.card.seconds_per_byte;
+    const double arrival = out;
+    lock.unlock();
+    message.deliver(arrival);
+    lock.lock();
+    return true;
+  }
+  if (!first) return false;
+  first->decided = true;
+  wake(*first);
+  return true;
+}
+
+void World::fail(const std::string& message) {
+  const Lock lock(mutex_);
+  fail_locked(message);
+}
+
+void World::fail_locked(const std::string& message) {
+  if (has_failed()) return;
+  failure_ = message;
+  failed_.store(true);
+  jobs_.clear();
+  card_messages_.clear();
+  job_count_.store(0);
+  for (const auto& rank : ranks_) wake(*rank);
+}
+
+std::string World::failure() const {
+  const Lock lock(mutex_);
+  return failure_;
+}
+
+void World::throw_failure() const {
+  if (has_failed()) aisc::fail(failure());
+}
+
+void World::finish(int rank) {
+  Lock lock(mutex_);
+  state(rank).finished = true;
+  for (;;) {
+    while (run_job(rank, lock)) continue;
+    if (parked_ == 0 || !is_last_awake() || has_failed()) break;
+    if (!decide(lock)) fail_locked(diagnose_any());  // the others wait for what nobody will do
+  }
+  --running_;
+}
+
+}  // namespace aisc::thread

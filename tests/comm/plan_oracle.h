@@ -1,0 +1,184 @@
+// Runs the plans of all ranks on plain vectors, without a communicator: the oracle of plans. It is
+// stricter than a backend needs to be: a step is over when all its messages have met their other
+// side, what arrives may overlap nothing that is sent, and `in` must not be written to.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/comm/plan.h"
+
+namespace aisc {
+
+// Elements [begin, begin + count) of a rank's memory. In place: in and out overlap.
+struct Extent {
+  std::int64_t begin = 0, count = 0;
+};
+template <class T>
+struct RankMemory {
+  std::vector<T> values;
+  Extent in{}, out{};
+};
+
+// What one rank sends and adds.
+struct Traffic {
+  std::int64_t steps = 0, messages = 0, elements = 0, added = 0;
+};
+inline Traffic traffic_of(const Plan& plan) {
+  Traffic traffic{.steps = static_cast<std::int64_t>(plan.steps())};
+  for (const PlanAction& action : plan.actions) {
+    if (action.kind == PlanAction::Kind::Reduce) traffic.added += action.to.count;
+    if (action.kind != PlanAction::Kind::Send) continue;
+    ++traffic.messages;
+    traffic.elements += action.from.count;
+  }
+  return traffic;
+}
+
+template <class T>
+class PlanOracle {
+ public:
+  // Scratch lies behind each rank's own memory, filled with `poison`.
+  PlanOracle(const std::vector<Plan>& plans, std::vector<RankMemory<T>>& memory, T poison)
+      : plans_(plans), memory_(memory), ranks_(plans.size()) {
+    for (std::size_t r = 0; r < plans.size(); ++r) {
+      ranks_[r].scratch = {.begin = static_cast<std::int64_t>(memory[r].values.size()),
+                           .count = plans[r].scratch_count};
+      memory[r].values.resize(
+          memory[r].values.size() + static_cast<std::size_t>(plans[r].scratch_count), poison);
+    }
+  }
+
+  // Reductions are sums. Returns what is wrong with the plans, or nothing.
+  std::string run() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) begin_step(static_cast<int>(r));
+    // A rank that ends a step may free others: they go on until none moves.
+    for (bool moved = true; moved && error_.empty();) {
+      moved = false;
+      for (std::size_t r = 0; r < ranks_.size(); ++r)
+        while (!over(r) && ranks_[r].open == 0 && error_.empty()) {
+          end_step(static_cast<int>(r));
+          moved = true;
+        }
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      if (!over(r)) wrong(static_cast<int>(r), "waits for ever");
+    return error_;
+  }
+
+  // How many messages the slowest rank waits for, one after the other: steps with messages take a
+  // round each, which begins when both sides are there.
+  std::int64_t rounds() const {
+    std::int64_t rounds = 0;
+    for (const Rank& rank : ranks_) rounds = std::max(rounds, rank.end);
+    return rounds;
+  }
+
+ private:
+  using Kind = PlanAction::Kind;
+  struct Rank {
+    std::size_t step = 0;
+    int open = 0;                     // messages of this step that have not met their other side
+    std::int64_t begin = 0, end = 0;  // of this step, in rounds
+    Extent scratch;
+  };
+
+  bool over(std::size_t r) const { return ranks_[r].step == plans_[r].steps(); }
+
+  void wrong(int r, const std::string& what) {
+    const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+    if (error_.empty())
+      error_ = "rank " + std::to_string(r) + ", step " + std::to_string(rank.step) + ": " + what;
+  }
+
+  Extent place_of(int r, const Piece& piece) {
+    const auto i = static_cast<std::size_t>(r);
+    const Extent area = piece.where == Piece::Where::In    ? memory_[i].in
+                        : piece.where == Piece::Where::Out ? memory_[i].out
+                                                           : ranks_[i].scratch;
+    if (piece.begin < 0 || piece.begin + piece.count > area.count) wrong(r, "a piece ends outside");
+    return {.begin = area.begin + piece.begin, .count = piece.count};
+  }
+  T* begin_of(int r, const Piece& piece) {
+    return memory_[static_cast<std::size_t>(r)].values.data() + place_of(r, piece).begin;
+  }
+
+  void begin_step(int r) {
+    const auto i = static_cast<std::size_t>(r);
+    if (over(i)) return;
+    const auto step = plans_[i].step(ranks_[i].step);
+    for (const PlanAction& action : step) {
+      const bool sends = action.kind == Kind::Send, receives = action.kind == Kind::Recv;
+      if (!sends && action.to.where == Piece::Where::In) wrong(r, "writes to in");
+      place_of(r, action.from);
+      const Extent to = place_of(r, action.to);
+      if (receives)  // into memory that no other message of the step uses
+        for (const PlanAction& other : step) {
+          if (&other == &action || (other.kind != Kind::Send && other.kind != Kind::Recv)) continue;
+          const Extent use = place_of(r, other.kind == Kind::Send ? other.from : other.to);
+          if (to.count > 0 && use.count > 0 && to.begin < use.begin + use.count &&
+              use.begin < to.begin + to.count)
+            wrong(r, "receives into memory of another message");
+        }
+      if (!error_.empty()) return;
+      if (sends || receives) ++ranks_[i].open;
+      if (sends) {
+        sends_[{r, action.peer}].push_back(action.from);
+        meet(r, action.peer);
+      }
+      if (receives) {
+        recvs_[{action.peer, r}].push_back(action.to);
+        meet(action.peer, r);
+      }
+    }
+  }
+
+  void meet(int from, int to) {
+    auto& sends = sends_[{from, to}];
+    auto& recvs = recvs_[{from, to}];
+    if (sends.empty() || recvs.empty()) return;
+    const Piece send = sends.front(), recv = recvs.front();
+    sends.pop_front();
+    recvs.pop_front();
+    if (send.count != recv.count) {
+      wrong(to, "expects " + std::to_string(recv.count) + " elements, rank " +
+                    std::to_string(from) + " sends " + std::to_string(send.count));
+      return;
+    }
+    std::copy_n(begin_of(from, send), send.count, begin_of(to, recv));
+    Rank& sender = ranks_[static_cast<std::size_t>(from)];
+    Rank& receiver = ranks_[static_cast<std::size_t>(to)];
+    const std::int64_t end = std::max(sender.begin, receiver.begin) + 1;
+    for (Rank* rank : {&sender, &receiver}) {
+      rank->end = std::max(rank->end, end);
+      --rank->open;
+    }
+  }
+
+  void end_step(int r) {
+    const auto i = static_cast<std::size_t>(r);
+    for (const PlanAction& action : plans_[i].step(ranks_[i].step)) {
+      if (action.kind != Kind::Copy && action.kind != Kind::Reduce) continue;
+      if (action.from.count != action.to.count) return wrong(r, "copies or adds unequal counts");
+      const T* from = begin_of(r, action.from);
+      T* to = begin_of(r, action.to);
+      for (std::int64_t e = 0; e < action.to.count; ++e)
+        to[e] = action.kind == Kind::Copy ? from[e] : to[e] + from[e];
+    }
+    ++ranks_[i].step;
+    ranks_[i].begin = ranks_[i].end;
+    begin_step(r);
+  }
+
+  const std::vector<Plan>& plans_;
+  std::vector<RankMemory<T>>& memory_;
+  std::vector<Rank> ranks_;
+  std::map<std::pair<int, int>, std::deque<Piece>> sends_, recvs_;  // by (from, to)
+  std::string error_;
+};
+
+}  // namespace aisc
