@@ -95,7 +95,10 @@ void all_of_two(const T* a, const T* b, T* x, T* y, std::int64_t count, Op op) {
 // Any number of inputs and outputs: a tile collects the inputs, then goes to every output. Memory
 // is fastest with several streams at a time, hence N inputs in one loop, in order.
 template <int N, class T, class Op>
-void collect(Wide<T>* tile, const T* const* in, std::int64_t n, Op op) {
+void collect(Wide<T>* tile, std::span<const void* const> ins, std::int64_t begin, std::int64_t n,
+             Op op) {
+  const T* in[N];
+  for (std::size_t j = 0; j < N; ++j) in[j] = static_cast<const T*>(ins[j]) + begin;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     Wide<T> value = tile[i];
@@ -125,23 +128,17 @@ void all(std::span<const void* const> ins, std::span<void* const> outs, std::int
   alignas(64) W tile[kTile];
   for (std::int64_t begin = 0; begin < count; begin += kTile) {
     const std::int64_t n = std::min(kTile, count - begin);
-    const auto in = [&](std::size_t j) { return static_cast<const T*>(ins[j]) + begin; };
-    for (std::int64_t i = 0; i < n; ++i) tile[i] = load(in(0)[i]);
-    for (std::size_t j = 1; j < ins.size();) {
-      const std::size_t left = ins.size() - j;
-      if (left >= 4) {
-        const T* const four[] = {in(j), in(j + 1), in(j + 2), in(j + 3)};
-        collect<4>(tile, four, n, op);
-        j += 4;
-      } else if (left >= 2) {
-        const T* const two[] = {in(j), in(j + 1)};
-        collect<2>(tile, two, n, op);
-        j += 2;
-      } else {
-        const T* const one[] = {in(j)};
-        collect<1>(tile, one, n, op);
-        j += 1;
-      }
+    const T* first = static_cast<const T*>(ins[0]) + begin;
+    for (std::int64_t i = 0; i < n; ++i) tile[i] = load(first[i]);
+    for (auto rest = ins.subspan(1); !rest.empty();) {
+      const std::size_t width = rest.size() >= 4 ? 4 : rest.size() >= 2 ? 2 : 1;
+      if (width == 4)
+        collect<4, T>(tile, rest, begin, n, op);
+      else if (width == 2)
+        collect<2, T>(tile, rest, begin, n, op);
+      else
+        collect<1, T>(tile, rest, begin, n, op);
+      rest = rest.subspan(width);
     }
     // Four outputs at a time; where fewer are left the last is written again.
     const auto out = [&](std::size_t j) {

@@ -82,12 +82,15 @@ World& Messages::world() const { return *group_->world; }
 int Messages::world_rank() const { return group_->world_rank(rank_); }
 
 void Messages::set_over() {
-  end_time_ = std::chrono::steady_clock::now();
+  if (world().is_traced()) end_time_ = std::chrono::steady_clock::now();
   over_all_.store(true);
   world().notify(world_rank());
 }
 
-std::optional<Time> Messages::end_time() const { return end_time_; }
+std::optional<Time> Messages::end_time() const {
+  if (end_time_ == Time{}) return {};
+  return end_time_;
+}
 
 // Messages of a group leave one after the other.
 bool Messages::post(double now, double& out_free) {

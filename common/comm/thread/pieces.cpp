@@ -52,7 +52,7 @@ Extent extent_of(std::span<const Post> posts) {
     case CommOp::AllToAllV: {  // a row for each receiver, cut in the longest of its parts
       std::int64_t longest = 0;
       for (const Post& post : posts)
-        longest = std::max(longest, *std::ranges::max_element(post.send_counts));
+        longest = std::max(longest, *std::ranges::max_element(post.details->send_counts));
       return {n, longest};
     }
     case CommOp::Barrier:
@@ -101,10 +101,10 @@ void run_row(std::span<const Post> posts, std::int64_t row, std::int64_t begin, 
     case CommOp::AllToAllV: {
       std::byte* out = posts[r].out;
       for (std::size_t from = 0; from < n; ++from) {
-        const std::int64_t count = posts[r].recv_counts[from];
+        const std::int64_t count = posts[r].details->recv_counts[from];
         const std::int64_t part_begin = std::min(begin, count), part_end = std::min(end, count);
         copy(out + at(part_begin),
-             posts[from].in + at(offset_of(posts[from].send_counts, row) + part_begin),
+             posts[from].in + at(offset_of(posts[from].details->send_counts, row) + part_begin),
              at(part_end - part_begin));
         out += at(count);
       }

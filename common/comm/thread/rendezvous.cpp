@@ -77,17 +77,19 @@ bool Rendezvous::check(const Cell& here) const {
     const Call &a = posts[0].call, &b = posts[r].call;
     if (a != b && !(a.op == b.op && a.count == 0 && b.count == 0 && a.peer == b.peer))
       return fail(0, r, to_string(a), to_string(b));
-    if (a.op == CommOp::Split && *posts[0].name != *posts[r].name)
-      return fail(0, r, "split(\"" + *posts[0].name + "\")", "split(\"" + *posts[r].name + "\")");
+    if (a.op == CommOp::Split && *posts[0].details->name != *posts[r].details->name)
+      return fail(0, r, "split(\"" + *posts[0].details->name + "\")",
+                  "split(\"" + *posts[r].details->name + "\")");
   }
   if (posts[0].call.op == CommOp::AllToAllV)
     for (std::size_t a = 0; a < n; ++a)
       for (std::size_t b = 0; b < n; ++b)
-        if (posts[a].send_counts[b] != posts[b].recv_counts[a])
-          return fail(b, a,
-                      fmt::format("all_to_all_v expecting {} from it", posts[b].recv_counts[a]),
-                      fmt::format("all_to_all_v with {} for rank {}", posts[a].send_counts[b],
-                                  group_.ranks[b]));
+        if (posts[a].details->send_counts[b] != posts[b].details->recv_counts[a])
+          return fail(
+              b, a,
+              fmt::format("all_to_all_v expecting {} from it", posts[b].details->recv_counts[a]),
+              fmt::format("all_to_all_v with {} for rank {}", posts[a].details->send_counts[b],
+                          group_.ranks[b]));
   return true;
 }
 
@@ -159,7 +161,7 @@ void Rendezvous::run(const Cell& here, std::int64_t piece) const {
 void Rendezvous::split(const Cell& here, std::uint64_t k) const {
   std::map<int, std::vector<std::pair<int, int>>> parts;  // by color: (key, rank of the parent)
   for (int r = 0; r < group_.size(); ++r) {
-    const Post& post = here.posts[static_cast<std::size_t>(r)];
+    const PostDetails& post = *here.posts[static_cast<std::size_t>(r)].details;
     if (post.color >= 0) parts[post.color].emplace_back(post.key, r);
   }
   for (auto& [color, members] : parts) {
@@ -168,9 +170,10 @@ void Rendezvous::split(const Cell& here, std::uint64_t k) const {
     for (const auto& [key, r] : members) ranks.push_back(group_.world_rank(r));
     const std::uint64_t key =
         (group_.key * 1000003 + k) * 1000003 + static_cast<std::uint64_t>(color) + 1;
-    const auto part = std::make_shared<Group>(group_.world, *here.posts[0].name, ranks, key);
+    const auto part =
+        std::make_shared<Group>(group_.world, *here.posts[0].details->name, ranks, key);
     for (std::size_t i = 0; i < members.size(); ++i) {
-      const Post& post = here.posts[static_cast<std::size_t>(members[i].second)];
+      const PostDetails& post = *here.posts[static_cast<std::size_t>(members[i].second)].details;
       *post.part = part;
       *post.part_rank = static_cast<int>(i);
     }
@@ -179,8 +182,9 @@ void Rendezvous::split(const Cell& here, std::uint64_t k) const {
 
 void Rendezvous::complete(int rank, std::uint64_t k) {
   Cell& here = cell(k);
-  here.end_ticks.store(std::chrono::steady_clock::now().time_since_epoch().count(),
-                       std::memory_order_relaxed);
+  here.end_ticks.store(
+      group_.world->is_traced() ? std::chrono::steady_clock::now().time_since_epoch().count() : 0,
+      std::memory_order_relaxed);
   completed_.store(k + 1);
   for (const int member : group_.ranks) group_.world->notify(member);
   if (is_ready(k + 1) && completed_.load() == k + 1) start(rank, k + 1);
@@ -196,8 +200,9 @@ std::vector<int> Rendezvous::missing(std::uint64_t k) const {
 }
 
 std::optional<Time> Rendezvous::end_time(std::uint64_t k) const {
-  if (completed_.load() > k + cell_count_) return {};
-  return Time(Time::duration(cell(k).end_ticks.load(std::memory_order_relaxed)));
+  const std::int64_t ticks = cell(k).end_ticks.load(std::memory_order_relaxed);
+  if (ticks == 0 || completed_.load() > k + cell_count_) return {};
+  return Time(Time::duration(ticks));
 }
 
 // Whoever takes a piece looks for a failure after taking it. So either that piece is seen here, or

@@ -18,17 +18,22 @@ namespace aisc::thread {
 
 struct Group;
 
-// What one rank brings to an operation.
-struct Post {
-  Call call;
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
+// What only some operations need.
+struct PostDetails {
   std::vector<std::int64_t> send_counts{}, recv_counts{};
   // split
   int color = 0, key = 0;
   const std::string* name = nullptr;
   std::shared_ptr<Group>* part = nullptr;
   int* part_rank = nullptr;
+};
+
+// What one rank brings to an operation: a cache line, which the last to arrive reads.
+struct alignas(64) Post {
+  Call call;
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::unique_ptr<const PostDetails> details{};
 };
 
 // The operations of one group, in a ring of cells: operation k is in cell k % size until it is
@@ -58,7 +63,7 @@ class Rendezvous {
     std::atomic<std::uint64_t> taken = ~std::uint64_t{0};
     std::atomic<std::int64_t> unfinished = 0;
     std::int64_t pieces = 0;
-    std::atomic<std::int64_t> end_ticks = 0;               // of the steady clock
+    std::atomic<std::int64_t> end_ticks = 0;               // of the steady clock, 0: not measured
     std::unique_ptr<Post[]> posts;                         // by rank
     std::unique_ptr<std::atomic<std::uint64_t>[]> posted;  // by rank: k + 1 of its last post here
   };

@@ -12,13 +12,16 @@
 namespace aisc::thread {
 namespace {
 
+// A rank's own hold on its group, so that ranks do not count on one shared counter.
+using Hold = std::shared_ptr<const std::shared_ptr<Group>>;
+
 // A collective that the ranks do together, as one of them sees it.
 class Meeting final : public Waitable {
  public:
-  Meeting(std::shared_ptr<Group> group, std::uint64_t k, std::uint64_t sequence,
-          Collective collective)
-      : Waitable(collective.call, {group->name, sequence}),
-        group_(std::move(group)),
+  Meeting(Hold hold, std::uint64_t k, std::uint64_t sequence, Collective collective)
+      : Waitable(collective.call, {(*hold)->name, sequence}),
+        hold_(std::move(hold)),
+        group_(hold_->get()),
         k_(k),
         collective_(std::move(collective)) {}
 
@@ -29,7 +32,8 @@ class Meeting final : public Waitable {
   std::optional<Time> end_time() const override { return group_->rendezvous.end_time(k_); }
 
  private:
-  const std::shared_ptr<Group> group_;
+  const Hold hold_;
+  Group* const group_;
   const std::uint64_t k_;
   Collective collective_;  // shares of the tensors
 };
@@ -37,10 +41,15 @@ class Meeting final : public Waitable {
 // What a caller holds.
 class PendingCall final : public PendingOperation {
  public:
-  PendingCall(std::shared_ptr<World> world, int world_rank, std::shared_ptr<Waitable> what)
-      : world_(std::move(world)), world_rank_(world_rank), what_(std::move(what)) {
+  PendingCall(Hold hold, int world_rank, std::shared_ptr<Waitable> what)
+      : hold_(std::move(hold)),
+        world_((*hold_)->world.get()),
+        world_rank_(world_rank),
+        what_(std::move(what)) {
     const Trace* trace = world_->trace(world_rank_);
-    if (trace && trace->is_recording()) issued_seconds_ = world_->clock(world_rank_).now();
+    if (!trace || !trace->is_recording()) return;
+    world_->set_traced();
+    issued_seconds_ = world_->clock(world_rank_).now();
   }
 
   void wait() override {
@@ -90,7 +99,8 @@ class PendingCall final : public PendingOperation {
                begin, end);
   }
 
-  const std::shared_ptr<World> world_;
+  const Hold hold_;
+  World* const world_;
   const int world_rank_;
   const std::shared_ptr<Waitable> what_;
   double issued_seconds_ = 0;
@@ -100,6 +110,7 @@ class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<Group> group, int rank)
       : Communicator(rank, group->size(), *group->name),
+        hold_(std::make_shared<const std::shared_ptr<Group>>(group)),
         group_(std::move(group)),
         world_(*group_->world),
         world_rank_(group_->world_rank(rank)) {}
@@ -118,7 +129,13 @@ class ThreadCommunicator final : public Communicator {
   Work do_collective(Collective collective) override {
     begin(collective.call, sequence_);
     keep_order(last_plan_);
-    return work(meet(std::move(collective), {}));
+    std::unique_ptr<PostDetails> details;
+    if (!collective.send_counts.empty()) {
+      details = std::make_unique<PostDetails>();
+      details->send_counts = collective.send_counts;
+      details->recv_counts = collective.recv_counts;
+    }
+    return work(meet(std::move(collective), std::move(details)));
   }
 
   Work do_plan(Collective collective, Plan plan) override {
@@ -137,13 +154,13 @@ class ThreadCommunicator final : public Communicator {
     keep_order(last_plan_);
     std::shared_ptr<Group> part;
     int part_rank = 0;
-    Post post;
-    post.color = color;
-    post.key = key;
-    post.name = world_.keep(name);
-    post.part = &part;
-    post.part_rank = &part_rank;
-    PendingCall(group_->world, world_rank_, meet({.call = call}, std::move(post))).wait();
+    auto details = std::make_unique<PostDetails>();
+    details->color = color;
+    details->key = key;
+    details->name = world_.keep(name);
+    details->part = &part;
+    details->part_rank = &part_rank;
+    PendingCall(hold_, world_rank_, meet({.call = call}, std::move(details))).wait();
     return part ? make_communicator(std::move(part), part_rank) : nullptr;
   }
 
@@ -163,27 +180,25 @@ class ThreadCommunicator final : public Communicator {
     world_.block(world_rank_, one);
   }
 
-  std::shared_ptr<Waitable> meet(Collective collective, Post post) {
+  std::shared_ptr<Waitable> meet(Collective collective, std::unique_ptr<PostDetails> details) {
     const std::uint64_t k = meetings_++;
-    post.call = collective.call;
-    post.in = static_cast<const std::byte*>(collective.in.view().raw());
-    post.out = static_cast<std::byte*>(collective.out.view().raw());
-    post.send_counts = collective.send_counts;
-    post.recv_counts = collective.recv_counts;
+    Post post{collective.call, static_cast<const std::byte*>(collective.in.view().raw()),
+              static_cast<std::byte*>(collective.out.view().raw()), std::move(details)};
     if (k >= group_->rendezvous.ring() &&
         !group_->rendezvous.is_over(k - group_->rendezvous.ring()))
-      block(Meeting(group_, k - group_->rendezvous.ring(), sequence_, {.call = collective.call}));
-    const auto meeting = std::make_shared<Meeting>(group_, k, sequence_++, std::move(collective));
+      block(Meeting(hold_, k - group_->rendezvous.ring(), sequence_, {.call = collective.call}));
+    const auto meeting = std::make_shared<Meeting>(hold_, k, sequence_++, std::move(collective));
     group_->rendezvous.post(rank(), k, std::move(post));
     last_meeting_ = meeting;
     return meeting;
   }
 
   Work work(std::shared_ptr<Waitable> what) {
-    return Work(std::make_unique<PendingCall>(group_->world, world_rank_, std::move(what)));
+    return Work(std::make_unique<PendingCall>(hold_, world_rank_, std::move(what)));
   }
   double now() const { return world_.is_virtual() ? world_.clock(world_rank_).now() : 0; }
 
+  const Hold hold_;
   const std::shared_ptr<Group> group_;
   World& world_;
   const int world_rank_;

@@ -10,9 +10,10 @@
 namespace aisc::thread {
 namespace {
 
-// About 30 microseconds: several times what a small operation between running ranks takes, and
-// little against being put to sleep and woken.
-constexpr int kSpinRounds = 1000;
+// How often a rank looks before it sleeps. With a core of its own for about 100 microseconds, twice
+// what putting it to sleep and waking it takes. Else it lets another rank run in between, which
+// for a small operation is cheaper than sleeping, but only while few others have work to do.
+constexpr int kSpins = 5000, kYields = 16;
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
 void pause() {
@@ -26,7 +27,10 @@ void pause() {
 World::World(const WorldOptions& options)
     : options_(options),
       cores_(available_cores()),
-      spin_(!options.network && options.ranks <= cores_ ? kSpinRounds : 0),
+      has_own_core_(options.ranks <= cores_),
+      looks_(options.network ? 0
+             : has_own_core_ ? kSpins
+                             : kYields),
       running_(options.ranks) {
   for (int r = 0; r < options.ranks; ++r) ranks_.push_back(std::make_unique<RankState>());
   if (is_virtual() && options.network->ranks_per_node > 0) {
@@ -107,12 +111,14 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
   std::size_t index = mode == Mode::Earliest ? kNone : first_over(what);
   if (index != kNone) return index;
 
-  looking_.fetch_add(1);
-  for (int round = 0; round < spin_ && index == kNone && !has_failed(); ++round) {
+  me.looking.store(true);
+  for (int round = 0; round < looks_ && index == kNone && !has_failed(); ++round) {
     if (job_count_.load(std::memory_order_relaxed) > 0 && run_job(rank))
       round = 0;
-    else
+    else if (has_own_core_)
       pause();
+    else
+      std::this_thread::yield();
     index = first_over(what);
   }
   if (index == kNone) {
@@ -141,9 +147,10 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
     undecided_ -= mode != Mode::First;
     me.waits_for = {};
   }
-  if (looking_.fetch_sub(1) == 1 && job_count_.load() > 0) {
+  me.looking.store(false);
+  if (job_count_.load() > 0) {  // somebody else has to look now
     const Lock lock(mutex_);
-    offer_jobs();
+    if (looking() == 0) offer_jobs();
   }
   if (index == kNone) throw_failure();
   return index;
@@ -155,7 +162,7 @@ void World::park(RankState& me, Lock& lock, Time deadline) {
   me.woken = false;
   me.parked.store(true);
   if (!is_settled(me)) {
-    looking_.fetch_sub(1);
+    me.looking.store(false);
     --running_;
     ++parked_;
     me.wake.wait_until(lock, deadline, [&] { return me.woken; });
@@ -163,7 +170,7 @@ void World::park(RankState& me, Lock& lock, Time deadline) {
       ++running_;
       --parked_;
     }
-    looking_.fetch_add(1);
+    me.looking.store(true);
   }
   me.parked.store(false);
 }
@@ -182,18 +189,23 @@ void World::notify(int rank) {
   wake(state(rank));
 }
 
+int World::looking() const {
+  int count = 0;
+  for (const auto& rank : ranks_) count += rank->looking.load() ? 1 : 0;
+  return count;
+}
+
 // Somebody should look at the jobs: a rank that waits anyway, or else the helper. In virtual time
 // nothing is gained by haste: whoever waits next does them.
 void World::offer_jobs() {
   if (is_virtual()) return;
-  int wanted = std::min(cores_ - looking_.load(), static_cast<int>(jobs_.size()));
-  if (!jobs_.empty() && jobs_.front()->is_shared()) wanted = cores_ - looking_.load();
+  int wanted = jobs_.empty() || !jobs_.front()->is_shared() ? 1 : cores_ - looking();
   for (auto rank = ranks_.begin(); rank != ranks_.end() && wanted > 0 && parked_ > 0; ++rank)
     if ((*rank)->parked.load() && !(*rank)->woken) {
       wake(**rank);
       --wanted;
     }
-  if (looking_.load() > 0 || running_ < 0 || wanted <= 0) return;
+  if (wanted <= 0 || looking() > 0) return;
   if (!helper_.joinable()) helper_ = std::thread([this] { help(); });
   helper_wake_.notify_one();
 }
@@ -203,7 +215,7 @@ void World::push(std::shared_ptr<Job> job) {
   if (has_failed()) return;
   jobs_.push_back(std::move(job));
   job_count_.fetch_add(1);
-  if (looking_.load() == 0 || jobs_.back()->is_shared()) offer_jobs();
+  if (!is_virtual() && (jobs_.back()->is_shared() || looking() == 0)) offer_jobs();
 }
 
 bool World::run_job(int rank) {
@@ -231,7 +243,7 @@ bool World::run_job(int rank, Lock& lock) {
 void World::help() {
   Lock lock(mutex_);
   while (!stop_) {
-    if (jobs_.empty() || looking_.load() > 0) {
+    if (jobs_.empty() || looking() > 0) {
       helper_wake_.wait(lock);
       continue;
     }

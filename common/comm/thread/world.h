@@ -101,6 +101,8 @@ class World {
   void attach(int rank, Clock* clock, Trace* trace);
   void set_last_call(int rank, const Call& call, const Place& place);
   Clock& clock(int rank) { return *ranks_[static_cast<std::size_t>(rank)]->clock; }
+  bool is_traced() const { return traced_.load(std::memory_order_relaxed); }
+  void set_traced() { traced_.store(true, std::memory_order_relaxed); }  // ends are measured
   Trace* trace(int rank) { return ranks_[static_cast<std::size_t>(rank)]->trace; }
 
   // Blocks rank's thread until one of `what` is over, doing jobs meanwhile; the index of the one
@@ -133,6 +135,7 @@ class World {
     Trace* trace = nullptr;
     std::condition_variable wake;
     std::atomic<bool> parked = false;
+    std::atomic<bool> looking = false;  // in block(), awake
     bool woken = false;  // a parked rank that was told to look again: it counts as running
     bool finished = false;
     std::span<const Waitable* const> waits_for{};
@@ -157,6 +160,7 @@ class World {
   bool is_settled(const RankState& me) const;
   void park(RankState& me, Lock& lock, Time deadline);
   void wake(RankState& other);
+  int looking() const;
   void offer_jobs();
   bool is_last_awake() const;
   bool decide(Lock& lock);
@@ -173,22 +177,23 @@ class World {
 
   const WorldOptions options_;
   const int cores_;
-  const int spin_;  // rounds of looking before sleeping
+  const bool has_own_core_;  // each rank
+  const int looks_;          // before a rank sleeps
   std::vector<std::unique_ptr<RankState>> ranks_;
 
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Job>> jobs_;
   std::atomic<int> job_count_ = 0;
-  std::atomic<int> looking_ = 0;  // ranks in block() that are awake
-  int running_;                   // ranks that are neither parked nor finished
-  int parked_ = 0;                // and not woken
-  int undecided_ = 0;             // virtual time: in wait_any or done()
+
+  int running_;        // ranks that are neither parked nor finished
+  int parked_ = 0;     // and not woken
+  int undecided_ = 0;  // virtual time: in wait_any or done()
   std::map<std::tuple<double, int, int, std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>,
            CardMessage>
       card_messages_;
   std::vector<double> card_free_out_, card_free_in_;
   std::set<std::string> names_;
-  std::atomic<bool> failed_ = false;
+  std::atomic<bool> failed_ = false, traced_ = false;
   std::string failure_;
 
   // Wall time: does jobs while every rank computes.
