@@ -56,7 +56,7 @@ void Rendezvous::post(int rank, std::uint64_t k, Post post) {
   Cell& here = cell(k);
   const auto r = static_cast<std::size_t>(rank), ranks = static_cast<std::size_t>(group_.size());
   here.posts[r] = std::move(post);
-  here.posted[r].store(k + 1);
+  here.posted[r].store(k + 1, std::memory_order_relaxed);
   if (here.arrived.fetch_add(1) + 1 == (k / cell_count_ + 1) * ranks && check(here))
     make_ready(group_.world_rank(rank), k, here);
 }

@@ -111,7 +111,7 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
   std::size_t index = mode == Mode::Earliest ? kNone : first_over(what);
   if (index != kNone) return index;
 
-  me.looking.store(true);
+  me.looking.store(true, std::memory_order_relaxed);
   for (int round = 0; round < looks_ && index == kNone && !has_failed(); ++round) {
     if (job_count_.load(std::memory_order_relaxed) > 0 && run_job(rank))
       round = 0;
@@ -170,7 +170,7 @@ void World::park(RankState& me, Lock& lock, Time deadline) {
       ++running_;
       --parked_;
     }
-    me.looking.store(true);
+    me.looking.store(true, std::memory_order_relaxed);
   }
   me.parked.store(false);
 }

@@ -135,13 +135,14 @@ class World {
     Trace* trace = nullptr;
     std::condition_variable wake;
     std::atomic<bool> parked = false;
-    std::atomic<bool> looking = false;  // in block(), awake
     bool woken = false;  // a parked rank that was told to look again: it counts as running
     bool finished = false;
     std::span<const Waitable* const> waits_for{};
     Mode mode = Mode::First;
     bool decided = false;  // virtual time: the earliest of waits_for is known
 
+    // Written at every call, on cache lines of their own: others read `parked` at every call.
+    alignas(64) std::atomic<bool> looking = false;  // in block(), awake
     // The last call, written by the rank's thread without a lock.
     std::atomic<const std::string*> last_communicator = nullptr;
     std::atomic<std::uint64_t> last_sequence = 0;
