@@ -36,6 +36,7 @@ struct Run {
   std::condition_variable one_returned;
   int returned = 0;
   std::exception_ptr first_exception;
+  bool has_cause = false;  // it is not an echo of another rank's
 };
 
 struct RankThread {
@@ -110,11 +111,14 @@ void run_rank(Run& run, int rank) {
     if (options.decorate) communicator = options.decorate(std::move(communicator));
     run.body(Rank{*communicator, device, clock, trace});
   } catch (...) {
+    // What a rank throws because another failed is not the cause, though it may come first.
+    const std::string what = what_of(std::current_exception());
+    const bool is_cause = !world.has_failed() || what != world.failure();
     const std::lock_guard lock(run.mutex);
-    if (!run.first_exception) {
+    if (!run.first_exception || (is_cause && !run.has_cause))
       run.first_exception = named(rank, std::current_exception());
-      world.fail(fmt::format("rank {} failed: {}", rank, what_of(std::current_exception())));
-    }
+    run.has_cause = run.has_cause || is_cause;
+    world.fail(fmt::format("rank {} failed: {}", rank, what));
   }
   world.finish(rank);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <numeric>
 #include <utility>
 
@@ -63,6 +64,16 @@ class PendingCall final : public PendingOperation {
     }
     what_->release();
     settle();
+  }
+  // A rank that an exception carries away does not wait for peers, which may wait for it.
+  void abandon() noexcept override {
+    try {
+      if (std::uncaught_exceptions() > 0 && !what_->over())
+        world_->fail(fmt::format("{}: rank {} left by an exception while its {} was under way",
+                                 *what_->place.communicator, world_rank_, to_string(what_->call)));
+      wait();
+    } catch (...) {
+    }
   }
   bool done() override {
     if (world_->is_virtual()) return world_->is_over_by_now(world_rank_, *what_);
