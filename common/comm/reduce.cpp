@@ -118,7 +118,8 @@ void spread(const Wide<T>* tile, T* a, T* b, T* c, T* d, std::int64_t n) {
   }
 }
 
-// Short enough that all streams advance side by side: with 8 buffers twice as fast as 4096.
+// Short, so that all streams advance side by side: 8 buffers of 64 MiB take 1.7 times as long with
+// tiles of 4096.
 constexpr std::size_t kTileBytes = 256;
 
 template <class T, class Op>

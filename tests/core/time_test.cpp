@@ -2,6 +2,7 @@
 // for.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "common/core/clock.h"
+#include "common/core/emulated_compute.h"
 #include "common/core/error.h"
 #include "common/core/files.h"
 #include "common/core/trace.h"
@@ -48,6 +50,38 @@ TEST(Clock, OfTheWallCannotBePushed) {
   EXPECT_GE(clock.now(), before);
   EXPECT_TRUE(error_says([&] { clock.advance(1); }, {"wall clock cannot be advanced"}));
   EXPECT_TRUE(error_says([&] { clock.advance_to(1e9); }, {"wall clock cannot be advanced"}));
+}
+
+TEST(Clock, ThatIsPacedSleepsAlong) {
+  const Clock wall = Clock::wall();
+  Clock clock = Clock::virtual_time(1e-3);  // a millisecond for a virtual second
+  clock.advance(5);
+  clock.advance_to(20);
+  EXPECT_EQ(clock.now(), 20);
+  EXPECT_GE(wall.now(), 0.02);
+}
+
+TEST(Clock, OfTheWallTellsTheSecondsOfAnyMoment) {
+  const Clock clock = Clock::wall();
+  const auto moment = std::chrono::steady_clock::now();
+  const double seconds = clock.seconds_at(moment);
+  EXPECT_DOUBLE_EQ(clock.seconds_at(moment + std::chrono::seconds(2)), seconds + 2);
+  EXPECT_GE(clock.now(), seconds);
+}
+
+TEST(EmulatedCompute, TakesFlopsOverRate) {
+  Clock clock = Clock::virtual_time();
+  Trace trace(clock);
+  trace.record(true);
+  EmulatedCompute device(clock, trace, 1024);
+  device.run("forward", 512);
+  device.run("backward", 1024, "block 1");
+  EXPECT_EQ(clock.now(), 1.5);
+  const std::vector<TraceEvent> events = trace.events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].name, "block 1");
+  EXPECT_EQ(events[1].begin_seconds, 0.5);
+  EXPECT_EQ(events[1].end_seconds, 1.5);
 }
 
 // ---- trace --------------------------------------------------------------------------------------
@@ -131,6 +165,37 @@ TEST_F(Traces, GiveEachThreadItsLane) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].lane, 0);
   EXPECT_EQ(events[1].lane, 1);
+}
+
+TEST_F(Traces, GiveWhatRunsBesideTheThreadsNamedLanes) {
+  const auto main = trace_.span("main");
+  trace_.add("dp", "unseen", 0, 1);  // not recording
+  trace_.record(true);
+  trace_.add("dp", "a", 0, 2);
+  trace_.add("dp", "b", 2, 3);    // after a: the same lane
+  trace_.add("dp", "c", 2.5, 4);  // overlaps b: a lane of its own
+  trace_.add("tp", "d", 0, 1);
+  const std::vector<TraceEvent> events = trace_.events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].name, "a");
+  EXPECT_EQ(events[0].part, "dp");
+  EXPECT_EQ(events[0].begin_seconds, 0);
+  EXPECT_EQ(events[0].end_seconds, 2);
+  EXPECT_EQ(events[0].lane, 1);
+  EXPECT_EQ(events[1].lane, 1);
+  EXPECT_EQ(events[2].lane, 2);
+  EXPECT_EQ(events[3].lane, 3);
+  EXPECT_TRUE(trace_.seconds_by_part().empty());
+
+  const std::string path = ::testing::TempDir() + "aisc_named_lanes_test.json";
+  trace_.write_chrome_json(path);
+  const nlohmann::json json = nlohmann::json::parse(read_file(path));
+  std::remove(path.c_str());
+  const nlohmann::json& rows = json.at("traceEvents");
+  EXPECT_EQ(rows.at(1).at("name"), "thread_name");
+  EXPECT_EQ(rows.at(1).at("tid"), 1);
+  EXPECT_EQ(rows.at(1).at("args").at("name"), "dp");
+  EXPECT_EQ(rows.at(2).at("args").at("name"), "dp 2");
 }
 
 TEST_F(Traces, AreWrittenAsChromeJson) {
@@ -219,6 +284,18 @@ TEST(Work, ThrowsItsErrorFromWaitButNotFromTheDestructor) {
   EXPECT_NO_THROW({ const Work dropped = make_work(counts, true); });
   EXPECT_EQ(counts.waits, 2);
   EXPECT_EQ(counts.destroyed, 2);
+}
+
+TEST(Work, OfAnyKindCanBeAskedInTurn) {
+  struct Countdown final : PendingOperation {
+    explicit Countdown(int asked) : left(asked) {}
+    void wait() override {}
+    bool done() override { return --left <= 0; }
+    int left;
+  };
+  Countdown slow(1000), quick(3);
+  PendingOperation* const both[] = {&slow, &quick};
+  EXPECT_EQ(slow.wait_any(both), 1u);
 }
 
 TEST(Work, MovesItsDutyToWait) {
