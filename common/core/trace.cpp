@@ -93,7 +93,12 @@ void Trace::write_chrome_json(const std::string& path) const {
                   {"name", "process_name"},
                   {"pid", rank_},
                   {"args", {{"name", "rank " + std::to_string(rank_)}}}});
-  for (const NamedLane& l : named_lanes_)
+  std::vector<NamedLane> lanes;
+  {
+    const std::lock_guard lock(mutex_);
+    lanes = named_lanes_;
+  }
+  for (const NamedLane& l : lanes)
     rows.push_back({{"ph", "M"},
                     {"name", "thread_name"},
                     {"pid", rank_},

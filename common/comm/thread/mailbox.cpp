@@ -182,7 +182,8 @@ bool Messages::check(const Side& send, const Side& recv) const {
 }
 
 std::string Messages::describe(const Side& side) const {
-  if (channel_ == Channel::Plan) return fmt::format("{} #{}", to_string(call), place.sequence);
+  if (channel_ == Channel::Plan)
+    return fmt::format("{} #{} with a message of {}", to_string(call), place.sequence, side.count);
   if (call.op != CommOp::Exchange) return to_string(call);
   const Message& message = messages_[side.index];
   return fmt::format("exchange with {} x {} {} {}", side.count, name_of(side.dtype),

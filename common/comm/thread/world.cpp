@@ -13,7 +13,7 @@ namespace {
 // How often a rank looks before it sleeps. With a core of its own for about 100 microseconds, twice
 // what putting it to sleep and waking it takes. Else it lets another rank run in between, which
 // for a small operation is cheaper than sleeping, but only while few others have work to do.
-constexpr int kSpins = 5000, kYields = 16;
+constexpr int kSpins = 5000, kYields = 4;
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
 void pause() {
@@ -128,6 +128,7 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
         std::chrono::duration<double>(options_.timeout_seconds));
     Time deadline = start + patience;
     me.waits_for = what;
+    ++waiting_;
     me.mode = mode;
     me.decided = false;
     undecided_ += mode != Mode::First;
@@ -146,11 +147,12 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
     index = mode == Mode::Earliest ? earliest_over(me) : first_over(what);
     undecided_ -= mode != Mode::First;
     me.waits_for = {};
+    --waiting_;
   }
   me.looking.store(false);
   if (job_count_.load() > 0) {  // somebody else has to look now
     const Lock lock(mutex_);
-    if (looking() == 0) offer_jobs();
+    if (is_virtual() || looking() == 0) offer_jobs();
   }
   if (index == kNone) throw_failure();
   return index;
@@ -196,9 +198,16 @@ int World::looking() const {
 }
 
 // Somebody should look at the jobs: a rank that waits anyway, or else the helper. In virtual time
-// nothing is gained by haste: whoever waits next does them.
+// one rank is enough, and if none waits, whoever waits next does them.
 void World::offer_jobs() {
-  if (is_virtual()) return;
+  if (is_virtual()) {
+    if (waiting_ > parked_ || parked_ == 0 || jobs_.empty()) return;
+    const auto asleep = std::find_if(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+      return rank->parked.load() && !rank->woken;
+    });
+    wake(**asleep);
+    return;
+  }
   int wanted = jobs_.empty() || !jobs_.front()->is_shared() ? 1 : cores_ - looking();
   for (auto rank = ranks_.begin(); rank != ranks_.end() && wanted > 0 && parked_ > 0; ++rank)
     if ((*rank)->parked.load() && !(*rank)->woken) {
@@ -215,7 +224,7 @@ void World::push(std::shared_ptr<Job> job) {
   if (has_failed()) return;
   jobs_.push_back(std::move(job));
   job_count_.fetch_add(1);
-  if (!is_virtual() && (jobs_.back()->is_shared() || looking() == 0)) offer_jobs();
+  if (is_virtual() || jobs_.back()->is_shared() || looking() == 0) offer_jobs();
 }
 
 bool World::run_job(int rank) {

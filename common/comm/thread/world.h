@@ -188,6 +188,7 @@ class World {
 
   int running_;        // ranks that are neither parked nor finished
   int parked_ = 0;     // and not woken
+  int waiting_ = 0;    // in block(), parked or not
   int undecided_ = 0;  // virtual time: in wait_any or done()
   std::map<std::tuple<double, int, int, std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>,
            CardMessage>
