@@ -14,8 +14,8 @@ struct RunFacts {
   std::string unit = "byte";           // what a token is: "byte" or "token"
   double bytes_per_token = 1;          // 0: not known
   std::string precision, prompt;
-  int threads = 1;
-  double peak_flops = 0;  // of the machine, in that precision
+  int cores = 1, threads = 1;  // of all ranks
+  double peak_flops = 0;       // of the machine, in that precision
 };
 
 // `status`: running, done, stopped or failed. Memory is that of the last step in the trace, if

@@ -1,4 +1,5 @@
-// One training run, new or resumed, with everything that it says and writes.
+// One training run, new or resumed, with everything that it says and writes. All ranks have a Run
+// and take the same steps; rank 0's alone says and writes, while the others wait for it.
 #pragma once
 
 #include <limits>
@@ -11,45 +12,54 @@
 #include "11_gpt_3d/progress.h"
 #include "11_gpt_3d/report_data.h"
 #include "11_gpt_3d/run_checkpoint.h"
-#include "11_gpt_3d/world.h"
 
 namespace aisc {
 
 class Run {
  public:
-  // Makes the folder of a new run, or goes on in that of `resumed`. Both references must outlive
-  // the run. Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
-  Run(const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-      const std::string& command);
+  // Makes the folder of a new run, or goes on in that of `resumed`. All references must outlive the
+  // run. Of `facts` command, cores, threads and peak_flops are used. Throws Error: weights,
+  // checkpoint, corpus or folder that do not fit the options.
+  Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
+      const RunFacts& facts);
 
   // Trains to the last step, or until Ctrl-C; writes report, checkpoints, metrics and trace.
-  // Returns the exit status: 0, or 130 after Ctrl-C.
+  // Collective. Returns the exit status: 0, or 130 after Ctrl-C.
   int train();
 
  private:
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   const GptConfig& model() const { return options_.train.model; }
+  bool is_first_rank() const { return rank_.world.rank() == 0; }
+  bool is_complete() const { return trainer_.steps_taken() >= options_.train.steps; }
   void take_up(const Checkpoint& checkpoint);
+  void go_on(const Checkpoint& checkpoint, const RunState& before);
   void describe();
-  void loop(const Interrupt& interrupt, Progress& progress);
+  void loop(Progress& progress);
   bool is_due(std::int64_t interval) const;
+  bool is_interrupted() const;
   StepRow one_step();
-  void evaluate(StepRow& row);
+  void add_sample(std::int64_t step);
   void save();
   void write_results(const std::string& status);
+  void conclude(double seconds);
+  void keep_what_there_is();
   std::string in_words(double loss) const;
 
+  Rank rank_;
   const Options& options_;
   const Dataset& dataset_;
-  World world_;
   Trainer trainer_;
   BatchSampler sampler_;
   std::vector<Batch> validation_;
   RunState state_;
-  std::string folder_;
-  std::optional<RunLog> log_;
   RunFacts facts_;
+  std::string folder_;
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
+
+  // Rank 0's alone.
+  std::optional<RunLog> log_;
+  std::optional<Interrupt> interrupt_;
   double results_seconds_ = 0;       // when the report was last written
   double results_cost_seconds_ = 0;  // and how long that took
 };

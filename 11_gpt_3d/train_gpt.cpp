@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <functional>
 #include <iostream>
 
 #include "11_gpt_3d/dataset.h"
 #include "11_gpt_3d/run.h"
 #include "11_gpt_3d/saved_model.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/machine.h"
 #include "formats/gpt2_weights.h"
@@ -15,10 +18,12 @@
 namespace aisc {
 namespace {
 
+// Longer than rank 0 may take to write a checkpoint or a sample, for which the others wait.
+constexpr double kTimeoutSeconds = 600;
+
 void say(const std::string& line) { fmt::print("{}\n", line); }
 
-int generate_text(const Options& options) {
-  World world;
+int generate_text(const Rank& rank, const Options& options) {
   const std::string weights = weights_at(options.from, say);
   const std::string path =
       options.data.tokenizer.empty() ? tokenizer_beside(weights) : options.data.tokenizer;
@@ -27,12 +32,12 @@ int generate_text(const Options& options) {
          ": there is no tokenizer beside it; --tokenizer names a folder with "
          "tokenizer.json, or vocab.json and merges.txt");
   const Tokenizer tokenizer = path == "bytes" ? Tokenizer::bytes() : Tokenizer::read(path);
-  const SavedModel saved(world.rank, weights, options.train.model.dtype);
+  const SavedModel saved(rank, weights, options.train.model.dtype);
   const Interrupt interrupt;
-  const double begin = world.clock.now();
+  const double begin = rank.clock.now();
   const StreamedText text =
-      stream_text(world.rank, saved.model, tokenizer, options.prompt, options.sample, interrupt);
-  const double seconds = world.clock.now() - begin;
+      stream_text(rank, saved.model, tokenizer, options.prompt, options.sample, interrupt);
+  const double seconds = rank.clock.now() - begin;
   fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
              static_cast<double>(text.tokens) / seconds);
   return interrupt.requested() ? 130 : 0;
@@ -94,6 +99,20 @@ void require_same_model(const Checkpoint& checkpoint, const Options& options) {
                          checkpoint.path, change.before));
 }
 
+// Runs `body` on every rank and returns what it returns on rank 0. Ranks are not bound to cores: a
+// rank whose core another program uses as well would hold up all the others in every step.
+int on_ranks(const Options& options, const std::function<int(const Rank&)>& body) {
+  int status = 0;
+  const LaunchOptions launch_options{
+      .ranks = options.ranks, .timeout_seconds = kTimeoutSeconds, .bind = false};
+  launch(launch_options, [&](Rank rank) {
+    omp_set_num_threads(std::max(1, options.threads / options.ranks));
+    const int result = body(rank);
+    if (rank.world.rank() == 0) status = result;
+  });
+  return status;
+}
+
 int run(int argc, char** argv) {
   ParsedOptions parsed = parse_options(argc, argv);
   std::optional<Checkpoint> checkpoint;
@@ -108,7 +127,8 @@ int run(int argc, char** argv) {
   Options& options = *parsed.options;
   if (options.threads == 0) options.threads = available_cores();
   omp_set_num_threads(options.threads);
-  if (!options.from.empty()) return generate_text(options);
+  if (!options.from.empty())
+    return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });
 
   DatasetOptions data = options.data;  // as given, with the tokenizer of the weights
   if (!options.init.empty()) options.init = weights_at(options.init, say);  // looked for once
@@ -118,8 +138,15 @@ int run(int argc, char** argv) {
   if (checkpoint) require_same_model(*checkpoint, options);
   const Dataset dataset = Dataset::open(data);
   complete_model(options, dataset);
-  return Run(options, dataset, checkpoint ? &*checkpoint : nullptr, command_line(argc, argv))
-      .train();
+  // Measured while no other rank computes.
+  const RunFacts machine{
+      .command = command_line(argc, argv),
+      .cores = available_cores(),
+      .threads = options.threads,
+      .peak_flops = measure_product_peak(options.train.model.dtype, options.threads)};
+  return on_ranks(options, [&](const Rank& rank) {
+    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, machine).train();
+  });
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// One rank's training run: a model, its parameters, an optimizer, and the step that moves them.
+// A training run, on one rank or on many that each hold the whole model: parameters, an optimizer,
+// and the step that moves them. With N ranks each takes its share of every batch, and the gradients
+// are summed over the ranks before the update, which is then the same everywhere.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,7 @@ struct TrainConfig {
   GptConfig model;
   DType gradient_dtype = DType::F32;  // the model's type, or F32 beside a shorter one
   std::int64_t batch = 16;            // samples of `model.context` tokens per step, over all ranks
-  std::int64_t micro_batches = 1;     // the parts that a step is computed in; divides batch
+  std::int64_t micro_batches = 1;     // parts a rank's share is computed in; divides batch
   std::int64_t steps = 1000;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   std::int64_t warmup_steps = 100;
@@ -24,8 +26,17 @@ struct TrainConfig {
   double clip = 1.0;  // global norm; 0: none
   std::uint64_t seed = 1;
 
-  void validate() const;  // throws Error: what, found, expected
+  void validate(int ranks = 1) const;  // throws Error: what, found, expected
 };
+
+// Samples [begin, end) of a batch.
+struct SampleRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+
+// Part i of `parts`: the parts follow one another, and their counts differ by at most one.
+SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts);
 
 struct StepReport {
   double loss;  // nats per token, mean over the global batch
@@ -35,7 +46,8 @@ struct StepReport {
 
 class Trainer {
  public:
-  // Draws the parameters from config.seed. Throws Error for sizes that do not fit together.
+  // Draws the parameters from config.seed, the same on all ranks of rank.world. Throws Error for
+  // sizes that do not fit together or leave a rank without samples.
   Trainer(const Rank& rank, const TrainConfig& config);
 
   // To be called after parameters() were filled from elsewhere: the optimizer's master copies of
@@ -45,11 +57,14 @@ class Trainer {
   // optimizer's state() hold what they held then: every later step is bitwise the same.
   void resume(std::int64_t steps, std::int64_t samples);
 
-  // Step number steps_taken(): forward and backward of every micro-batch, clipping, one update.
-  // Throws Error, with the weights untouched, if loss or gradients are not finite.
+  // Step number steps_taken(): forward and backward of every micro-batch, the sum over ranks,
+  // clipping, one update. Collective; all ranks get the same report and bitwise the same weights,
+  // those of a single rank up to rounding. Throws Error, with the weights untouched, if loss or
+  // gradients are not finite.
   StepReport step(const BatchSampler& data);
 
-  // Mean loss of the windows, without dropout, `batch / micro_batches` at a time.
+  // Mean loss of all ranks' windows, without dropout, a batch at a time. Collective; a rank may
+  // have none.
   double evaluate(std::span<const Batch> windows) const;
 
   std::int64_t steps_taken() const { return optimizer_.steps(); }
@@ -60,10 +75,12 @@ class Trainer {
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
   const Optimizer& optimizer() const { return optimizer_; }
-  // Model FLOPs of one step, forward and backward (GptConfig::flops_per_token).
+  // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
   double flops_per_step() const;
 
  private:
+  void sum_over_ranks(StepReport& report);
+
   Rank rank_;
   TrainConfig config_;
   Gpt model_;

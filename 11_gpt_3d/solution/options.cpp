@@ -81,7 +81,11 @@ void add_training(CLI::App& app, Options& o) {
             "type gradients are accumulated in: the precision's, or f32 beside bf16");
   app.get_option("--precision")->group(group);
   app.get_option("--gradients")->group(group)->default_str("precision's");
-  app.add_option("--threads", o.threads, "0: all cores that this process may use")
+  app.add_option("--ranks", o.ranks,
+                 "ranks that each hold the model, as threads, and share the batch")
+      ->group(group);
+  app.add_option("--threads", o.threads,
+                 "of all ranks, each at least one; 0: the cores that this process may use")
       ->group(group)
       ->check(CLI::NonNegativeNumber);
 }
@@ -178,6 +182,7 @@ void require_alone(const Options& o) {
   both("resume", "from", "one trains, the other generates");
   both("resume", "config", "a resumed run has its flags in its checkpoint");
   both("from", "out", "generating leaves no folder");
+  both("from", "ranks", "one rank generates");
   both("init", "from", "one trains, the other generates");
   if (o.allow_corpus_change && o.resume.empty())
     fail("--allow-corpus-change: only beside --resume");
@@ -217,6 +222,7 @@ std::string Options::to_json() const {
         {"seed", train.seed},
         {"precision", lower_name(m.dtype)},
         {"gradients", lower_name(train.gradient_dtype)},
+        {"ranks", ranks},
         {"threads", threads}}},
       {"data",
        {{"corpus", data.corpus},
@@ -270,7 +276,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
-    known.validate();
+    known.validate(o.ranks);
   } catch (const Error& e) {
     std::cerr << "train_gpt: " << e.what() << "\nRun with --help for the flags.\n";
     return {std::nullopt, 2};

@@ -5,16 +5,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/machine.h"
-
 namespace aisc {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The events of the last step in the trace: those between the last two updates of the weights.
+// The events that know the memory of the last step in the trace: those between the last two updates
+// of the weights.
 std::vector<TraceEvent> last_step(const Trace& trace) {
   std::vector<TraceEvent> events = trace.events();
+  std::erase_if(events, [](const TraceEvent& e) { return !e.knows_memory; });
   const auto is_update = [](const TraceEvent& e) { return e.part == "optimizer"; };
   const auto end = std::find_if(events.rbegin(), events.rend(), is_update);
   const auto begin = end == events.rend() ? end : std::find_if(end + 1, events.rend(), is_update);
@@ -52,7 +52,7 @@ std::string report_data(const RunFacts& facts, const std::string& status, const 
                   {"bytes_per_token", facts.bytes_per_token},
                   {"machine",
                    {{"name", "cpu"},
-                    {"cores", available_cores()},
+                    {"cores", facts.cores},
                     {"threads", facts.threads},
                     {"precision", facts.precision},
                     {"peak_flops", facts.peak_flops}}},

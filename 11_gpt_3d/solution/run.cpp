@@ -8,13 +8,13 @@
 
 #include "11_gpt_3d/generate.h"
 #include "11_gpt_3d/loss_svg.h"
+#include "11_gpt_3d/rank_traces.h"
 #include "11_gpt_3d/report.h"
 #include "11_gpt_3d/run_folder.h"
 #include "11_gpt_3d/saved_model.h"
 #include "11_gpt_3d/terminal_text.h"
 #include "common/core/error.h"
 #include "common/core/files.h"
-#include "common/core/machine.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -34,14 +34,17 @@ GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenize
   return options;
 }
 
-// Validation windows in parts of a micro-batch, so that evaluating takes no more memory than
-// training.
-std::vector<Batch> validation_batches(const Options& options, TokenView tokens, Device& device) {
+// The rank's validation windows in parts of a micro-batch, so that evaluating takes no more memory
+// than training.
+std::vector<Batch> validation_batches(const Rank& rank, const Options& options, TokenView tokens) {
+  Device& device = rank.device;
   const Batch all = even_windows(tokens, options.train.model.context, options.eval_windows, device);
-  const std::int64_t part = options.train.batch / options.train.micro_batches;
+  const int ranks = rank.world.size();
+  const SampleRange mine = part_of({0, options.eval_windows}, rank.world.rank(), ranks);
+  const std::int64_t part = options.train.batch / ranks / options.train.micro_batches;
   std::vector<Batch> batches;
-  for (std::int64_t begin = 0; begin < options.eval_windows; begin += part) {
-    const std::int64_t end = std::min(begin + part, options.eval_windows);
+  for (std::int64_t begin = mine.begin; begin < mine.end; begin += part) {
+    const std::int64_t end = std::min(begin + part, mine.end);
     const auto copy = [&](const Tensor& x) {
       Tensor rows(x.shape().with(0, end - begin), x.dtype(), device);
       device.copy(rows, x.rows(begin, end));
@@ -76,21 +79,24 @@ StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& to
   return result;
 }
 
-Run::Run(const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-         const std::string& command)
-    : options_(options),
+Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
+         const Checkpoint* resumed, const RunFacts& facts)
+    : rank_(rank),
+      options_(options),
       dataset_(dataset),
-      trainer_(world_.rank, options.train),
+      trainer_(rank, options.train),
       sampler_(dataset.training(), options.train.model.context, options.train.seed),
-      validation_(validation_batches(options, dataset.validation(), world_.device)),
-      state_{.config = options.to_json(), .command = command, .corpus_hash = dataset.hash()} {
+      validation_(validation_batches(rank, options, dataset.validation())),
+      state_{.config = options.to_json(), .command = facts.command, .corpus_hash = dataset.hash()},
+      facts_(facts) {
   if (resumed) {
     take_up(*resumed);
-  } else {
-    if (!options.init.empty()) {
-      read_gpt2_weights(Safetensors(options.init), options.train.model, trainer_.parameters());
-      trainer_.take_weights();
-    }
+  } else if (!options.init.empty()) {
+    read_gpt2_weights(Safetensors(options.init), options.train.model, trainer_.parameters());
+    trainer_.take_weights();
+  }
+  if (!is_first_rank()) return;
+  if (!resumed) {
     folder_ = make_run_folder(options.out);
     log_.emplace(folder_);
     if (!options.init.empty()) log_->append(Note{0, "event", "began from " + options.init});
@@ -109,6 +115,10 @@ void Run::take_up(const Checkpoint& checkpoint) {
                     checkpoint.path, before.corpus_hash, state_.corpus_hash));
   state_.command = before.command + "\n" + state_.command;
   restore_run(checkpoint, trainer_);
+  if (is_first_rank()) go_on(checkpoint, before);
+}
+
+void Run::go_on(const Checkpoint& checkpoint, const RunState& before) {
   log_.emplace(folder_, checkpoint.step);
   for (const StepRow& row : log_->rows())
     if (row.evaluated()) validation_loss_ = row.validation_loss;
@@ -125,21 +135,21 @@ void Run::describe() {
   const bool bytes = tokenizer && tokenizer->hash() == Tokenizer::bytes().hash();
   const TokenView some =
       dataset_.validation().part(0, std::min<std::int64_t>(1 << 20, dataset_.validation().size()));
-  facts_ = {.title = fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
-                                 static_cast<double>(trainer_.parameters().parameter_count()) / 1e6,
-                                 model().layers, model().width),
-            .command = state_.command,
-            .config = state_.config,
-            .steps = options_.train.steps,
-            .unit = bytes ? "byte" : "token",
-            .bytes_per_token = dataset_.bytes_per_token(some),
-            .precision = name_of(model().dtype),
-            .prompt = options_.prompt,
-            .threads = options_.threads,
-            .peak_flops = measure_product_peak(model().dtype, options_.threads)};
-  say(fmt::format("{}; {} in {}, {} threads", facts_.title,
+  facts_.title = fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
+                             static_cast<double>(trainer_.parameters().parameter_count()) / 1e6,
+                             model().layers, model().width);
+  facts_.command = state_.command;
+  facts_.config = state_.config;
+  facts_.steps = options_.train.steps;
+  facts_.unit = bytes ? "byte" : "token";
+  facts_.bytes_per_token = dataset_.bytes_per_token(some);
+  facts_.precision = name_of(model().dtype);
+  facts_.prompt = options_.prompt;
+  const int ranks = rank_.world.size();
+  say(fmt::format("{}; {} in {}, {}{} threads", facts_.title,
                   options_.data.corpus.empty() ? "the course's own text" : options_.data.corpus,
-                  facts_.precision, facts_.threads));
+                  facts_.precision, ranks > 1 ? fmt::format("{} ranks, ", ranks) : "",
+                  facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
 }
 
@@ -150,10 +160,10 @@ std::string Run::in_words(double loss) const {
 }
 
 StepRow Run::one_step() {
-  const double begin = world_.clock.now();
-  world_.device.reset_peaks();
+  const double begin = rank_.clock.now();
+  rank_.device.reset_peaks();
   const StepReport report = trainer_.step(sampler_);
-  const double seconds = world_.clock.now() - begin;
+  const double seconds = rank_.clock.now() - begin;
   const auto tokens = static_cast<double>(options_.train.batch * model().context);
   StepRow row{.step = trainer_.steps_taken(),
               .loss = report.loss,
@@ -162,38 +172,37 @@ StepRow Run::one_step() {
               .seconds = seconds,
               .tokens_per_second = tokens / seconds,
               .utilisation = trainer_.flops_per_step() / seconds / facts_.peak_flops};
-  const Ledger ledger = world_.device.ledger();
+  const Ledger ledger = rank_.device.ledger();
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
   row.peak_bytes[kPurposeCount] = ledger.total.peak_bytes;
   return row;
 }
 
-// The loss of the validation windows, and the text that the model writes by now.
-void Run::evaluate(StepRow& row) {
-  row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
+// The text that the model writes by now.
+void Run::add_sample(std::int64_t step) {
   const Tokenizer* tokenizer = dataset_.tokenizer();
   if (!tokenizer || options_.sample.tokens == 0) return;
-  const auto span = world_.trace.span("sample");
-  const auto tokens = generate(world_.rank, trainer_.model(), tokenizer->encode(options_.prompt),
+  const auto span = rank_.trace.span("sample");
+  const auto tokens = generate(rank_, trainer_.model(), tokenizer->encode(options_.prompt),
                                for_tokenizer(options_.sample, *tokenizer, trainer_.model()));
-  log_->append(Note{row.step, "sample", tokenizer->decode(tokens)});
+  log_->append(Note{step, "sample", tokenizer->decode(tokens)});
 }
 
 void Run::write_results(const std::string& status) {
-  const double begin = world_.clock.now();
+  const double begin = rank_.clock.now();
   std::vector<LossPoint> training, validation;
   for (const StepRow& row : log_->rows()) {
     training.push_back({row.step, row.loss});
     if (row.evaluated()) validation.push_back({row.step, row.validation_loss});
   }
   write_file(file("loss.svg"), loss_svg(training, validation, facts_.title));
-  write_file(file("report.html"), report_html(report_data(facts_, status, *log_, world_.trace)));
-  results_seconds_ = world_.clock.now();
+  write_file(file("report.html"), report_html(report_data(facts_, status, *log_, rank_.trace)));
+  results_seconds_ = rank_.clock.now();
   results_cost_seconds_ = results_seconds_ - begin;
 }
 
 void Run::save() {
-  const auto span = world_.trace.span("checkpoint");
+  const auto span = rank_.trace.span("checkpoint");
   log_->sync();
   save_run(file("checkpoints"), trainer_, dataset_.tokenizer(), state_);
   remove_checkpoints(file("checkpoints"), trainer_.steps_taken(), options_.keep);
@@ -203,24 +212,36 @@ bool Run::is_due(std::int64_t interval) const {
   return interval > 0 && trainer_.steps_taken() % interval == 0;
 }
 
-void Run::loop(const Interrupt& interrupt, Progress& progress) {
+// Ctrl-C comes at any moment, and ranks are at different places then: whether it came before the
+// end of this step is what rank 0 says.
+bool Run::is_interrupted() const {
+  std::uint8_t asked = interrupt_ && interrupt_->requested() ? 1 : 0;
+  const View word(&asked, {1}, DType::U8, rank_.device);
+  rank_.world.broadcast(word, 0).wait();  // comm: 1 byte a step: all stop after the same one
+  return asked != 0;
+}
+
+void Run::loop(Progress& progress) {
   const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
   const auto tokens = static_cast<double>(options_.train.batch * model().context);
-  const double begin = world_.clock.now();
-  world_.trace.watch(&world_.device);
+  const double begin = rank_.clock.now();
+  rank_.trace.watch(&rank_.device);
   for (bool last = false; !last;) {
     const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches
-    world_.trace.record(before >= 1 && before <= options_.trace_steps);
+    rank_.trace.record(before >= 1 && before <= options_.trace_steps);
     StepRow row = one_step();
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
-    last = row.step == steps || interrupt.requested();
-    if (last || is_due(options_.eval_interval)) evaluate(row);
+    last = row.step == steps || is_interrupted();
+    if (last || is_due(options_.eval_interval))
+      row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
+    if (!is_first_rank()) continue;
+    if (row.evaluated()) add_sample(row.step);
     log_->append(row);
     if (last || is_due(options_.checkpoint_interval)) save();
     if (row.evaluated() &&
-        world_.clock.now() - results_seconds_ > 20 * results_cost_seconds_)  // at most 5 % of time
+        rank_.clock.now() - results_seconds_ > 20 * results_cost_seconds_)  // at most 5 % of time
       write_results("running");
-    const double elapsed = world_.clock.now() - begin;
+    const double elapsed = rank_.clock.now() - begin;
     const auto taken = static_cast<double>(row.step - first);
     progress.show({row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed,
                    row.utilisation, elapsed / taken * static_cast<double>(steps - row.step)},
@@ -229,44 +250,51 @@ void Run::loop(const Interrupt& interrupt, Progress& progress) {
 }
 
 int Run::train() {
-  const Interrupt interrupt;
-  Progress progress(stdout);
-  const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
-  const double begin = world_.clock.now();
-  if (first >= steps) {
-    say(fmt::format("Nothing is left to do: {} of {} steps are taken; --steps asks for more", first,
-                    steps));
+  const double begin = rank_.clock.now();
+  if (is_complete()) {
+    if (is_first_rank())
+      say(fmt::format("Nothing is left to do: {} of {} steps are taken; --steps asks for more",
+                      trainer_.steps_taken(), options_.train.steps));
     return 0;
   }
+  if (is_first_rank()) interrupt_.emplace();
+  Progress progress(stdout);
   try {
-    loop(interrupt, progress);
+    loop(progress);
   } catch (...) {  // what there is so far is kept, if that is possible; the error goes on
     progress.finish();
-    try {
-      write_results("failed");
-      world_.trace.write_chrome_json(file("trace.json"));
-    } catch (const Error& second) {
-      say(second.what());
-    }
+    if (is_first_rank()) keep_what_there_is();
     throw;
   }
   progress.finish();
-  const bool complete = trainer_.steps_taken() >= steps;
-  write_results(complete ? "done" : "stopped");
-  world_.trace.write_chrome_json(file("trace.json"));
+  write_traces(rank_, file("trace.json"));
+  if (is_first_rank()) conclude(rank_.clock.now() - begin);
+  return is_complete() ? 0 : 130;
+}
+
+void Run::keep_what_there_is() {
+  try {
+    write_results("failed");
+    rank_.trace.write_chrome_json(file("trace.json"));  // rank 0's: nobody sends after an error
+  } catch (const Error& second) {
+    say(second.what());
+  }
+}
+
+void Run::conclude(double seconds) {
+  write_results(is_complete() ? "done" : "stopped");
   say(fmt::format("{} after {} steps and {:.0f} s: validation loss {}",
-                  complete ? "Done" : "Stopped", trainer_.steps_taken(), world_.clock.now() - begin,
+                  is_complete() ? "Done" : "Stopped", trainer_.steps_taken(), seconds,
                   in_words(validation_loss_)));
-  if (complete && dataset_.tokenizer() && options_.sample.tokens > 0) {
+  if (is_complete() && dataset_.tokenizer() && options_.sample.tokens > 0) {
     say("\n--- a sample ---");
-    const StreamedText sample = stream_text(world_.rank, trainer_.model(), *dataset_.tokenizer(),
-                                            options_.prompt, options_.sample, interrupt);
+    const StreamedText sample = stream_text(rank_, trainer_.model(), *dataset_.tokenizer(),
+                                            options_.prompt, options_.sample, *interrupt_);
     say("----------------");
     write_file(file("sample.txt"), options_.prompt + sample.text);
   }
   say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
-  if (!complete) say("To go on: ./aisc train --resume " + folder_);
-  return complete ? 0 : 130;
+  if (!is_complete()) say("To go on: ./aisc train --resume " + folder_);
 }
 
 }  // namespace aisc

@@ -11,8 +11,8 @@
 namespace aisc {
 namespace {
 
-const TrainConfig& validated(const TrainConfig& config) {
-  config.validate();
+const TrainConfig& validated(const TrainConfig& config, int ranks) {
+  config.validate(ranks);
   return config;
 }
 
@@ -30,7 +30,7 @@ void require_finite(std::int64_t step, const StepReport& report) {
 
 }  // namespace
 
-void TrainConfig::validate() const {
+void TrainConfig::validate(int ranks) const {
   model.validate();
   const auto positive = [](const char* what, std::int64_t value) {
     if (value < 1) fail(fmt::format("{} is {}, expected 1 or more", what, value));
@@ -38,8 +38,14 @@ void TrainConfig::validate() const {
   positive("batch", batch);
   positive("micro-batches", micro_batches);
   positive("steps", steps);
+  positive("ranks", ranks);
   if (batch % micro_batches != 0)
     fail(fmt::format("batch {} is not a multiple of micro-batches {}", batch, micro_batches));
+  if (batch / ranks < micro_batches)
+    fail(fmt::format(
+        "batch {} over ranks {} gives some rank {} samples, expected one or more for each of "
+        "micro-batches {}",
+        batch, ranks, batch / ranks, micro_batches));
   if (warmup_steps < 0) fail(fmt::format("warm-up is {} steps, expected 0 or more", warmup_steps));
   if (!(learning_rate > 0) || !std::isfinite(learning_rate))
     fail(fmt::format("learning rate is {}, expected more than 0", learning_rate));
@@ -53,9 +59,13 @@ void TrainConfig::validate() const {
                      name_of(gradient_dtype), name_of(model.dtype), name_of(model.dtype)));
 }
 
+SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts) {
+  return {all.begin + i * all.count() / parts, all.begin + (i + 1) * all.count() / parts};
+}
+
 Trainer::Trainer(const Rank& rank, const TrainConfig& config)
     : rank_(rank),
-      config_(validated(config)),
+      config_(validated(config, rank.world.size())),
       model_(rank, config.model),
       store_(rank.device, model_.units(),
              {.value_dtype = config.model.dtype, .grad_dtype = config.gradient_dtype}),
@@ -80,21 +90,24 @@ void Trainer::resume(std::int64_t steps, std::int64_t samples) {
 }
 
 StepReport Trainer::step(const BatchSampler& data) {
-  const std::int64_t step = steps_taken(), part = config_.batch / config_.micro_batches;
+  const std::int64_t step = steps_taken();
+  const SampleRange mine = part_of({0, config_.batch}, rank_.world.rank(), rank_.world.size());
   const auto tokens = static_cast<double>(config_.batch * config_.model.context);
   StepReport report{.loss = 0, .learning_rate = schedule_.at(step), .gradient_norm = 0};
   store_.clear_grads();
   for (std::int64_t m = 0; m < config_.micro_batches; ++m) {
-    const Pass pass{.step = static_cast<std::uint64_t>(step), .first_sample = m * part};
+    const SampleRange part = part_of(mine, m, config_.micro_batches);
+    const Pass pass{.step = static_cast<std::uint64_t>(step), .first_sample = part.begin};
     const auto span = rank_.trace.span("other", fmt::format("micro-batch {}", m));
     const Batch batch = [&] {
       const auto data_span = rank_.trace.span("data");
-      return data.batch(rank_.device, samples_ + m * part, part);
+      return data.batch(rank_.device, samples_ + part.begin, part.count());
     }();
     report.loss +=
         forward_backward(model_, batch.tokens, batch.targets, pass, 1.0 / tokens) / tokens;
   }
   store_.complete_grads();
+  sum_over_ranks(report);
   {
     const auto span = rank_.trace.span("clip");
     const ConstView grads = store_.grads();
@@ -108,16 +121,28 @@ StepReport Trainer::step(const BatchSampler& data) {
   return report;
 }
 
+// Each rank's loss and gradients are its samples' part of the means over the global batch: they
+// were divided by the tokens of all ranks, so that the sum is the mean, also of shares of unequal
+// size.
+void Trainer::sum_over_ranks(StepReport& report) {
+  const auto span = rank_.trace.span("communication", "sum over ranks");
+  const View loss(&report.loss, {1}, DType::F64, rank_.device);
+  Work gradients = rank_.world.all_reduce(store_.grads());  // comm: all gradients, once a step
+  rank_.world.all_reduce(loss).wait();  // comm: 8 bytes, so that all report the same
+  gradients.wait();
+}
+
 double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
-  double loss = 0;
-  std::int64_t tokens = 0;
+  double sums[] = {0, 0};  // losses, tokens
   for (const Batch& batch : windows) {
-    loss += aisc::evaluate(model_, batch.tokens, batch.targets);
-    tokens += batch.tokens.count();
+    sums[0] += aisc::evaluate(model_, batch.tokens, batch.targets);
+    sums[1] += static_cast<double>(batch.tokens.count());
   }
-  if (tokens == 0) fail("evaluate: no windows to evaluate on");
-  return loss / static_cast<double>(tokens);
+  const View both(sums, {2}, DType::F64, rank_.device);
+  rank_.world.all_reduce(both).wait();  // comm: 16 bytes, each rank had windows of its own
+  if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
+  return sums[0] / sums[1];
 }
 
 double Trainer::flops_per_step() const {

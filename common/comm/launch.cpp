@@ -36,7 +36,8 @@ struct Run {
   std::condition_variable one_returned;
   int returned = 0;
   std::exception_ptr first_exception;
-  bool has_cause = false;  // it is not an echo of another rank's
+  bool has_cause = false;            // it is not an echo of another rank's
+  const Clock wall = Clock::wall();  // one origin: traces of all ranks lie side by side
 };
 
 struct RankThread {
@@ -65,7 +66,9 @@ void bind(const std::vector<int>& all, std::size_t first, std::size_t count) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-std::exception_ptr named(int rank, std::exception_ptr exception) {
+// The exception with its rank, which one rank alone need not be told.
+std::exception_ptr named(const Run& run, int rank, std::exception_ptr exception) {
+  if (run.options.ranks == 1) return exception;
   try {
     std::rethrow_exception(std::move(exception));
   } catch (const NotImplemented&) {
@@ -102,7 +105,7 @@ void run_rank(Run& run, int rank) {
   try {
     use_cores(run, rank);
     CpuDevice device(options.device);
-    Clock clock = options.network ? Clock::virtual_time(options.pace) : Clock::wall();
+    Clock clock = options.network ? Clock::virtual_time(options.pace) : run.wall;
     Trace trace(clock, rank);
     trace.record(options.record_trace);
     world.attach(rank, &clock, &trace);
@@ -116,7 +119,7 @@ void run_rank(Run& run, int rank) {
     const bool is_cause = !world.has_failed() || what != world.failure();
     const std::lock_guard lock(run.mutex);
     if (!run.first_exception || (is_cause && !run.has_cause))
-      run.first_exception = named(rank, std::current_exception());
+      run.first_exception = named(run, rank, std::current_exception());
     run.has_cause = run.has_cause || is_cause;
     world.fail(fmt::format("rank {} failed: {}", rank, what));
   }

@@ -40,9 +40,9 @@ struct LaunchOptions {
 
 // Runs `body` once per rank, each in a thread of its own, and returns when all have returned. The
 // first exception aborts the others, whose communicator calls then throw, and is thrown again here:
-// an Error as Error "rank 2: ...", NotImplemented as it is. A rank that does not return within the
-// timeout after a failure ends the process with that failure's message on the standard error, exit
-// status 70: a thread cannot be stopped from outside.
+// an Error as Error "rank 2: ...", NotImplemented (and whatever a single rank throws) as it is. A
+// rank that does not return within the timeout after a failure ends the process with that failure's
+// message on the standard error, exit status 70: a thread cannot be stopped from outside.
 void launch(const LaunchOptions& options, const std::function<void(Rank)>& body);
 
 }  // namespace aisc

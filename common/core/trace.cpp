@@ -33,6 +33,7 @@ void Trace::end() noexcept try {
   events_.push_back({open.name.empty() ? open.part : std::move(open.name), open.part,
                      open.begin_seconds, now, current.index});
   if (!watched_) return;
+  events_.back().knows_memory = true;
   const Ledger ledger = watched_->ledger();
   for (std::size_t p = 0; p < kPurposeCount; ++p)
     events_.back().live_bytes[p] = ledger.purposes[p].live_bytes;
@@ -87,7 +88,7 @@ void Trace::reset() {
   seconds_.clear();
 }
 
-void Trace::write_chrome_json(const std::string& path) const {
+std::string Trace::to_chrome_json() const {
   nlohmann::json rows = nlohmann::json::array();
   rows.push_back({{"ph", "M"},
                   {"name", "process_name"},
@@ -112,7 +113,7 @@ void Trace::write_chrome_json(const std::string& path) const {
                     {"tid", e.lane},
                     {"ts", e.begin_seconds * 1e6},  // microseconds
                     {"dur", (e.end_seconds - e.begin_seconds) * 1e6}});
-    if (!watched_) continue;
+    if (!e.knows_memory) continue;
     nlohmann::json live;
     for (std::size_t p = 0; p < kPurposeCount; ++p)
       live[name_of(static_cast<Purpose>(p))] = e.live_bytes[p];
@@ -122,7 +123,9 @@ void Trace::write_chrome_json(const std::string& path) const {
                     {"ts", e.end_seconds * 1e6},
                     {"args", live}});
   }
-  write_file(path, nlohmann::json{{"traceEvents", rows}, {"displayTimeUnit", "ms"}}.dump() + "\n");
+  return nlohmann::json{{"traceEvents", rows}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }
+
+void Trace::write_chrome_json(const std::string& path) const { write_file(path, to_chrome_json()); }
 
 }  // namespace aisc

@@ -21,8 +21,9 @@ struct TraceEvent {
   std::string part;
   double begin_seconds;
   double end_seconds;
-  int lane;  // 0: the first thread or lane of this trace, 1: the second, ...
-  std::array<std::int64_t, kPurposeCount> live_bytes{};  // at its end, of the watched device
+  int lane;                   // 0: the first thread or lane of this trace, 1: the second, ...
+  bool knows_memory = false;  // a thread's span while a device was watched; then:
+  std::array<std::int64_t, kPurposeCount> live_bytes{};  // at its end, of that device
 };
 
 class Trace {
@@ -64,8 +65,9 @@ class Trace {
   void reset();  // forgets events and times
 
   // Chrome's trace format, which Perfetto opens; the process is the rank. Memory of a watched
-  // device is a counter for each purpose. Written whole or not at all. Throws Error naming the
-  // file.
+  // device is a counter for each purpose.
+  std::string to_chrome_json() const;
+  // The same as a file, written whole or not at all. Throws Error naming the file.
   void write_chrome_json(const std::string& path) const;
 
  private:

@@ -216,6 +216,8 @@ TEST(Options, RefuseWhatCannotBe) {
   EXPECT_FALSE(parse({"--width", "many"}).options);
   EXPECT_FALSE(parse({"--heads", "5"}).options);  // does not divide the width
   EXPECT_FALSE(parse({"--batch", "10", "--micro-batches", "3"}).options);
+  EXPECT_FALSE(parse({"--ranks", "0"}).options);
+  EXPECT_FALSE(parse({"--ranks", "5", "--batch", "4"}).options);
   EXPECT_FALSE(parse({"--precision", "f8"}).options);
   EXPECT_FALSE(parse({"--precision", "i32"}).options);
   EXPECT_FALSE(parse({"--config", "/nowhere/at/all"}).options);
@@ -238,12 +240,13 @@ TEST(Options, AFileGivesValuesThatTheCommandLineOverrides) {
 TEST(Options, AreWrittenAsJsonAndReadBackAsFlags) {
   const auto first = parse({"--steps", "12", "--precision", "bf16", "--gradients", "f32",
                             "--learning-rate", "0.1234567890123", "--sample", " a \n 'b' \xc3\xa4",
-                            "--corpus", "some text", "--top-p", "0.5"});
+                            "--corpus", "some text", "--top-p", "0.5", "--ranks", "3"});
   ASSERT_TRUE(first.options);
   const std::string config = first.options->to_json();
   const auto json = nlohmann::json::parse(config);
   EXPECT_EQ(json["training"]["steps"], 12);
   EXPECT_EQ(json["training"]["precision"], "bf16");
+  EXPECT_EQ(json["training"]["ranks"], 3);
   const char* flags[] = {"train_gpt", "--steps", "13"};
   const auto second = parse_options(3, flags, config);
   ASSERT_TRUE(second.options);
@@ -258,6 +261,7 @@ TEST(Options, SayWhichFlagsDoNotGoTogether) {
   EXPECT_FALSE(parse({"--resume", "x", "--out", "y"}).options);
   EXPECT_FALSE(parse({"--resume", "x", "--init", "y"}).options);
   EXPECT_FALSE(parse({"--from", "x", "--init", "y"}).options);
+  EXPECT_FALSE(parse({"--from", "x", "--ranks", "2"}).options);
   EXPECT_TRUE(parse({"--from", "x", "--sample", "y"}).options);
 }
 

@@ -185,6 +185,8 @@ TEST(Trainer, NamesWhatDoesNotFit) {
   message([](TrainConfig& c) { c.gradient_dtype = DType::BF16; }, {"gradients in BF16", "F32"});
   message([](TrainConfig& c) { c.clip = -1; }, {"clip is -1"});
   message([](TrainConfig& c) { c.model.dropout = 1; }, {"dropout is 1"});
+  const TrainConfig config = small_config(DType::F32);
+  EXPECT_TRUE(error_says([&] { config.validate(0); }, {"ranks is 0", "1 or more"}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -106,6 +107,7 @@ class PendingCall final : public PendingOperation {
     }
     const bool is_message = what_->call.op == CommOp::Exchange || what_->call.op == CommOp::Send ||
                             what_->call.op == CommOp::Recv;
+    begin = std::min(begin, end);  // it may be over before its issue was timed
     trace->add(*what_->place.communicator + (is_message ? " messages" : ""), to_string(what_->call),
                begin, end);
   }

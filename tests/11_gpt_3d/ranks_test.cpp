@@ -1,0 +1,239 @@
+// Training on many ranks is training on one: the same losses, gradients and weights, for every way
+// of dividing the batch, and a single sum of the gradients a step.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "11_gpt_3d/rank_traces.h"
+#include "11_gpt_3d/trainer.h"
+#include "common/comm/launch.h"
+#include "common/core/files.h"
+#include "tests/nn/gpt_fixture.h"
+#include "tests/support/error_says.h"
+#include "tests/support/same_run.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tensors.h"
+
+namespace aisc {
+namespace {
+
+// 21 samples: over 2 and 4 ranks the shares differ by one, over 3 and 7 they do not. The norm of
+// the gradients is above `clip` in every step.
+TrainConfig config_of(DType dtype, std::int64_t micro_batches = 1) {
+  TrainConfig c;
+  c.model = odd_config(dtype, 0.1);
+  c.gradient_dtype = dtype;
+  c.batch = 21;
+  c.micro_batches = micro_batches;
+  c.steps = 10;
+  c.warmup_steps = 2;
+  c.learning_rate = 3e-3;
+  c.clip = 0.05;
+  return c;
+}
+
+std::vector<std::uint8_t> some_text() {
+  std::vector<std::uint8_t> text(500);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 13);
+  return text;
+}
+
+// New memory holds NaN, so that what is never written is seen. Not bound: other tests may run on
+// the same cores.
+LaunchOptions on_ranks(int ranks) {
+  return {.ranks = ranks, .device = {.poison = true}, .bind = false};
+}
+
+// What rank 0 is left with after `steps`; every other rank has the same, to the last bit.
+RunRecord run(const TrainConfig& config, int ranks, int steps) {
+  const auto text = some_text();
+  std::vector<RunRecord> records(static_cast<std::size_t>(ranks));
+  launch(on_ranks(ranks), [&](Rank rank) {
+    Trainer trainer(rank, config);
+    const BatchSampler data(text, config.model.context, config.seed);
+    RunRecord& record = records[static_cast<std::size_t>(rank.world.rank())];
+    for (int i = 0; i < steps; ++i) {
+      const StepReport report = trainer.step(data);
+      record.losses.push_back(report.loss);
+      EXPECT_GT(report.gradient_norm, config.clip) << "nothing is clipped";
+    }
+    EXPECT_EQ(trainer.samples_taken(), steps * config.batch);
+    for (const Parameter* p : trainer.parameters().parameters()) {
+      record.gradients[p->name] = to_doubles(p->grad);
+      record.weights[p->name] = to_doubles(p->value);
+    }
+  });
+  for (const RunRecord& other : records) {
+    EXPECT_EQ(other.losses, records[0].losses);
+    EXPECT_EQ(other.weights, records[0].weights);
+  }
+  return records[0];
+}
+
+class TrainerOnRanks : public ::testing::TestWithParam<int> {};
+
+TEST_P(TrainerOnRanks, EqualsTheSerialRunInF64) {
+  for (const std::int64_t micro_batches : {1, 3, 7}) {
+    if (GetParam() * micro_batches > 21) continue;  // a rank would have too few samples
+    const RunRecord first = run(config_of(DType::F64), 1, 1);
+    const RunRecord serial = run(config_of(DType::F64), 1, 5);
+    const TrainConfig config = config_of(DType::F64, micro_batches);
+    EXPECT_TRUE(same_run(first, run(config, GetParam(), 1), kSameRunF64))
+        << micro_batches << " micro-batches, after the first step";
+    EXPECT_TRUE(same_run(serial, run(config, GetParam(), 5), kSameRunF64))
+        << micro_batches << " micro-batches, after 5 steps";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnRanks, ::testing::Values(1, 2, 3, 4, 7),
+                         [](const auto& test) { return std::to_string(test.param) + "_ranks"; });
+
+// Sums in another order: F32 keeps 24 bits and BF16 8, of losses near log 13 = 2.6.
+constexpr double kF32Losses = 1e-5;
+constexpr double kBF16Losses = 0.02;
+
+TEST(TrainerOnRanks, ShorterTypesStayNearTheSerialRun) {
+  const auto distance = [](DType dtype) {
+    const std::vector<double> serial = run(config_of(dtype), 1, 5).losses;
+    const std::vector<double> three = run(config_of(dtype), 3, 5).losses;
+    double worst = 0;
+    for (std::size_t i = 0; i < serial.size(); ++i)
+      worst = std::max(worst, std::abs(serial[i] - three[i]));
+    return worst;
+  };
+  EXPECT_LT(distance(DType::F32), kF32Losses);
+  EXPECT_LT(distance(DType::BF16), kBF16Losses);
+}
+
+TEST(TrainerOnRanks, RepeatsToTheLastBit) {
+  const RunRecord a = run(config_of(DType::F32, 3), 3, 4), b = run(config_of(DType::F32, 3), 3, 4);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.weights, b.weights);
+}
+
+// However many micro-batches: what they add up to is sent once, and beside it only the loss.
+TEST(TrainerOnRanks, SumTheGradientsOnceAStep) {
+  constexpr int kSteps = 3;
+  const auto text = some_text();
+  launch(on_ranks(2), [&](Rank rank) {
+    const TrainConfig config = config_of(DType::F32, 3);
+    Trainer trainer(rank, config);
+    const BatchSampler data(text, config.model.context, config.seed);
+    for (int i = 0; i < kSteps; ++i) trainer.step(data);
+    const CommStats stats = rank.world.stats();
+    const std::int64_t gradient_bytes = 4 * trainer.parameters().layout().count();
+    EXPECT_EQ(stats[CommOp::AllReduce].calls, 2 * kSteps);
+    EXPECT_EQ(stats[CommOp::AllReduce].payload_bytes, kSteps * (gradient_bytes + 8));
+    std::int64_t calls = 0;
+    for (const CommStats::Row& row : stats.rows) calls += row.calls;
+    EXPECT_EQ(calls, 2 * kSteps) << "nothing else is sent";
+  });
+}
+
+TEST(TrainerOnRanks, EvaluateOnTheWindowsOfAll) {
+  constexpr std::int64_t kWindows = 5;
+  const auto text = some_text();
+  const auto loss_on = [&](int ranks) {
+    std::vector<double> losses(static_cast<std::size_t>(ranks));
+    launch(on_ranks(ranks), [&](Rank rank) {
+      const TrainConfig config = config_of(DType::F64);
+      Trainer trainer(rank, config);
+      const BatchSampler data(text, config.model.context, 2);
+      const SampleRange mine = part_of({0, kWindows}, rank.world.rank(), ranks);
+      std::vector<Batch> windows;
+      if (mine.count() > 0) windows.push_back(data.batch(rank.device, mine.begin, mine.count()));
+      losses[static_cast<std::size_t>(rank.world.rank())] = trainer.evaluate(windows);
+    });
+    for (const double loss : losses) EXPECT_EQ(loss, losses[0]);
+    return losses[0];
+  };
+  const double serial = loss_on(1);
+  for (const int ranks : {2, 3, 7}) EXPECT_NEAR(loss_on(ranks), serial, 1e-13) << ranks << " ranks";
+}
+
+TEST(TrainerOnRanks, NeedWindowsToEvaluateOn) {
+  EXPECT_TRUE(error_says(
+      [] {
+        launch(on_ranks(2), [](Rank rank) { Trainer(rank, config_of(DType::F32)).evaluate({}); });
+      },
+      {"evaluate", "no windows"}));
+}
+
+TEST(TrainerOnRanks, NeedASampleEachForEveryMicroBatch) {
+  EXPECT_TRUE(error_says(
+      [] { launch(on_ranks(4), [](Rank rank) { Trainer(rank, config_of(DType::F32, 7)); }); },
+      {"batch 21 over ranks 4", "5 samples", "micro-batches 7"}));
+}
+
+TEST(TrainerOnRanks, FailTogetherWhereOneFails) {
+  const auto text = some_text();
+  const std::vector<std::uint8_t> damaged(500, 200);
+  EXPECT_TRUE(error_says(
+      [&] {
+        launch(on_ranks(3), [&](Rank rank) {
+          const TrainConfig config = config_of(DType::F32);
+          Trainer trainer(rank, config);
+          const BatchSampler data(rank.world.rank() == 1 ? damaged : text, config.model.context, 1);
+          trainer.step(data);
+        });
+      },
+      {"rank 1: ", "200"}));
+}
+
+TEST(RankTraces, AreProcessesOfOneFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("trace.json");
+  launch(on_ranks(3), [&](Rank rank) {
+    rank.trace.record(true);
+    { const auto span = rank.trace.span("part", "span " + std::to_string(rank.world.rank())); }
+    rank.trace.record(false);
+    write_traces(rank, path);
+  });
+  const auto file = nlohmann::json::parse(read_file(path));
+  std::set<std::pair<int, std::string>> spans, processes;
+  for (const auto& event : file["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] == "part") spans.emplace(event["pid"], event["name"]);
+    if (event["name"] == "process_name") processes.emplace(event["pid"], event["args"]["name"]);
+  }
+  EXPECT_EQ(spans, (decltype(spans){{0, "span 0"}, {1, "span 1"}, {2, "span 2"}}));
+  EXPECT_EQ(processes, (decltype(spans){{0, "rank 0"}, {1, "rank 1"}, {2, "rank 2"}}));
+}
+
+// Spans of two ranks that take turns do not overlap in the picture.
+TEST(RankTraces, ShareOneClock) {
+  constexpr int kTurns = 8;
+  const TemporaryFolder folder;
+  const std::string path = folder.path("trace.json");
+  launch(on_ranks(2), [&](Rank rank) {
+    rank.trace.record(true);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      if (turn % 2 == rank.world.rank()) {
+        const auto span = rank.trace.span("turn", std::to_string(turn));
+      }
+      rank.world.barrier();
+    }
+    rank.trace.record(false);
+    write_traces(rank, path);
+  });
+  std::map<int, std::pair<double, double>> turns;  // begin, end
+  const auto file = nlohmann::json::parse(read_file(path));
+  for (const auto& event : file["traceEvents"])
+    if (event["ph"] == "X" && event["cat"] == "turn") {
+      const double begin = event["ts"], duration = event["dur"];
+      turns[std::stoi(event["name"].get<std::string>())] = {begin, begin + duration};
+    }
+  ASSERT_EQ(turns.size(), static_cast<std::size_t>(kTurns));
+  for (int turn = 1; turn < kTurns; ++turn)
+    EXPECT_LT(turns[turn - 1].second, turns[turn].first) << "turn " << turn;
+}
+
+TEST(RankTraces, NameTheFileThatCannotBeWritten) {
+  const std::string path = "/no/such/folder/trace.json";
+  EXPECT_TRUE(error_says([&] { launch(on_ranks(2), [&](Rank rank) { write_traces(rank, path); }); },
+                         {path}));
+}
+
+}  // namespace
+}  // namespace aisc
