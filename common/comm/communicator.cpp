@@ -80,6 +80,23 @@ class Communicator::Checks {
     if (overlap(whole.view, part.view) && begin_of(part.view) != begin_of(whole.view) + offset)
       fail("{} overlaps {} and is not this rank's chunk of it", part.name, whole.name);
   }
+  // A plan may be anybody's: it must stay within the ranks and the buffers.
+  void check_plan(const Plan& plan, const Collective& c) const {
+    const std::array limits{c.in.count(), c.out.count(), plan.scratch_count};
+    for (const PlanAction& action : plan.actions) {
+      const bool is_message =
+          action.kind == PlanAction::Kind::Send || action.kind == PlanAction::Kind::Recv;
+      if (is_message && (action.peer < 0 || action.peer >= comm_.size()))
+        fail("plan \"{}\": peer {} is not a rank of [0, size {})", plan.name, action.peer,
+             comm_.size());
+      for (const Piece& piece : {action.from, action.to}) {
+        const std::int64_t limit = limits[static_cast<std::size_t>(piece.where)];
+        if (piece.count > 0 && (piece.begin < 0 || piece.begin + piece.count > limit))
+          fail("plan \"{}\": elements [{}, {}) of a buffer of {}", plan.name, piece.begin,
+               piece.begin + piece.count, limit);
+      }
+    }
+  }
   void check_counts(const char* name, std::span<const std::int64_t> counts,
                     const Argument& buffer) const {
     if (counts.size() != static_cast<std::size_t>(comm_.size()))
@@ -175,6 +192,7 @@ Work Communicator::start(Collective collective, std::size_t payload_bytes) {
   count_call(op, payload_bytes);
   if (!plans_ || !(*plans_)[op]) return do_collective(std::move(collective));
   Plan plan = (*plans_)[op](collective, rank_, size_);
+  Checks(*this, op).check_plan(plan, collective);
   for (const PlanAction& action : plan.actions)
     if (action.kind == PlanAction::Kind::Send)
       count_message(action.peer,

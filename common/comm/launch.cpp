@@ -168,8 +168,11 @@ void check(const LaunchOptions& options) {
 
 void launch(const LaunchOptions& options, const std::function<void(Rank)>& body) {
   check(options);
-  thread::WorldOptions world_options{options.ranks, options.timeout_seconds, options.network,
-                                     options.chunk_bytes, options.inline_bytes};
+  // Who sleeps along is late without being lost.
+  constexpr double kPacedTimeoutSeconds = 1e6;
+  const double timeout = options.pace > 0 ? kPacedTimeoutSeconds : options.timeout_seconds;
+  thread::WorldOptions world_options{options.ranks, timeout, options.network, options.chunk_bytes,
+                                     options.inline_bytes};
   Run run{options, body, thread::make_world_group(world_options, "world"), {}, {}, 0, {}};
 
   pthread_attr_t attributes;

@@ -14,7 +14,7 @@ namespace aisc {
 
 struct LaunchOptions {
   int ranks = 1;
-  double timeout_seconds = 30;  // wall time that a blocking call may wait for its peers
+  double timeout_seconds = 30;  // wall time that a blocking call may wait; none when paced
 
   // Given: virtual time on this network. Clocks start at 0 and move by Clock::advance and by
   // communication alone; every collective runs as a plan (default_plans where `plans` has none).

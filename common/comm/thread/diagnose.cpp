@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/comm/thread/world.h"
 
@@ -67,15 +68,42 @@ std::string World::cycle_from(int rank) const {
   }
 }
 
+// Ranks that are missing because they wait for others are not to blame: the blame goes on to those.
+int World::blame_from(int rank, std::vector<int>& missing) const {
+  const auto waits = [this](int r) {
+    return !ranks_[static_cast<std::size_t>(r)]->waits_for.empty();
+  };
+  missing = missing_of(rank);
+  for (std::size_t steps = 0; steps < ranks_.size() && !missing.empty(); ++steps) {
+    std::vector<int> idle;
+    std::copy_if(missing.begin(), missing.end(), std::back_inserter(idle),
+                 [&](int r) { return !waits(r); });
+    if (!idle.empty()) {
+      missing = idle;
+      return rank;
+    }
+    rank = missing.front();
+    missing = missing_of(rank);
+  }
+  if (!missing.empty()) return rank;
+  for (std::size_t r = 0; r < ranks_.size(); ++r)  // virtual time: somebody has yet to wait
+    if (!waits(static_cast<int>(r)) && !ranks_[r]->finished) missing.push_back(static_cast<int>(r));
+  return rank;
+}
+
 std::string World::diagnose(int rank, double waited_seconds) const {
-  const Waitable& what = *ranks_[static_cast<std::size_t>(rank)]->waits_for.front();
   const std::string waited =
       waited_seconds > 0 ? fmt::format(" after {:.1f} s", waited_seconds) : "";
+  const auto waiting_in = [this](int r) -> const Waitable& {
+    return *ranks_[static_cast<std::size_t>(r)]->waits_for.front();
+  };
   const std::string cycle = cycle_from(rank);
   if (!cycle.empty())
-    return fmt::format("{}: ranks wait for each other in a cycle{}: {}", *what.place.communicator,
-                       waited, cycle);
-  const std::vector<int> missing = missing_of(rank);
+    return fmt::format("{}: ranks wait for each other in a cycle{}: {}",
+                       *waiting_in(rank).place.communicator, waited, cycle);
+  std::vector<int> missing;
+  rank = blame_from(rank, missing);
+  const Waitable& what = waiting_in(rank);
   std::string text = fmt::format("{}: ", *what.place.communicator);
   if (missing.empty())
     return text + fmt::format("rank {} waits in {}{}, though no rank is missing", rank,

@@ -115,15 +115,16 @@ bool Messages::post(double now, double& out_free) {
     const std::size_t bytes = message.bytes();
     const int from = world_rank(), to = group_->world_rank(message.peer);
     if (network->crosses_nodes(from, to)) {
-      world().send_by_card({now,
-                            from,
-                            to,
-                            {group_->key, place.sequence, posted_},
-                            bytes,
-                            [self = shared_from_this(), i](double arrival) {
-                              self->sent_seconds_[i] = arrival;
-                              self->meet(i, {arrival, 0, true});
-                            }});
+      world().send_by_card(
+          {now,
+           from,
+           to,
+           {group_->key, 2 * place.sequence + (channel_ == Channel::Plan ? 1 : 0), posted_},
+           bytes,
+           [self = shared_from_this(), i](double arrival) {
+             self->sent_seconds_[i] = arrival;
+             self->meet(i, {arrival, 0, true});
+           }});
       continue;
     }
     const double begin = std::max(now, out_free);

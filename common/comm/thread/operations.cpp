@@ -138,6 +138,15 @@ void PlanRun::leave() {
 
 void PlanRun::group_over() { world().push(std::static_pointer_cast<PlanRun>(shared_from_this())); }
 
+std::vector<int> PlanRun::missing() const {
+  std::shared_ptr<PlanRun> first;
+  {
+    const std::lock_guard lock(lane_->mutex);
+    if (!lane_->waiting.empty()) first = lane_->waiting.front();
+  }
+  return first ? first->Messages::missing() : std::vector<int>{};
+}
+
 void PlanRun::withdraw() {
   while (running_.load() > 0) std::this_thread::yield();
   Messages::withdraw();

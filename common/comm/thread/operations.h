@@ -60,6 +60,7 @@ class PlanRun final : public Messages, public Job {
 
   double begin_seconds() const override { return begin_seconds_; }
   double end_seconds() const override { return now_; }
+  std::vector<int> missing() const override;  // of the run that its lane is at
   void withdraw() override;
   void release() override;
 

@@ -75,7 +75,8 @@ bool Rendezvous::check(const Cell& here) const {
   const Post* posts = here.posts.get();
   for (std::size_t r = 1; r < n; ++r) {
     const Call &a = posts[0].call, &b = posts[r].call;
-    if (a != b && !(a.op == b.op && a.count == 0 && b.count == 0 && a.peer == b.peer))
+    const bool moves_nothing = a.count == 0 && b.count == 0 && a.op != CommOp::AllToAllV;
+    if (a != b && !(a.op == b.op && a.peer == b.peer && moves_nothing))
       return fail(0, r, to_string(a), to_string(b));
     if (a.op == CommOp::Split && *posts[0].details->name != *posts[r].details->name)
       return fail(0, r, "split(\"" + *posts[0].details->name + "\")",
@@ -113,8 +114,9 @@ void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
     cuts =
         std::min({cuts, extent.row_elements, static_cast<std::int64_t>(kSideMask) / extent.rows});
   }
-  here.pieces = std::max<std::int64_t>(1, extent.rows * cuts);
-  here.unfinished.store(here.pieces, std::memory_order_relaxed);
+  const std::int64_t pieces = std::max<std::int64_t>(1, extent.rows * cuts);
+  here.pieces.store(pieces, std::memory_order_relaxed);
+  here.unfinished.store(pieces, std::memory_order_relaxed);
   here.taken.store(k << kTakenBits);
   if (completed_.load() == k) start(rank, k);
 }
@@ -160,10 +162,14 @@ void Rendezvous::run(const Cell& here, std::int64_t piece) const {
 
 void Rendezvous::split(const Cell& here, std::uint64_t k) const {
   std::map<int, std::vector<std::pair<int, int>>> parts;  // by color: (key, rank of the parent)
+  double latest = 0;
   for (int r = 0; r < group_.size(); ++r) {
     const PostDetails& post = *here.posts[static_cast<std::size_t>(r)].details;
+    latest = std::max(latest, *post.seconds);
     if (post.color >= 0) parts[post.color].emplace_back(post.key, r);
   }
+  for (int r = 0; r < group_.size(); ++r)
+    *here.posts[static_cast<std::size_t>(r)].details->seconds = latest;
   for (auto& [color, members] : parts) {
     std::sort(members.begin(), members.end());
     std::vector<int> ranks;
@@ -210,9 +216,10 @@ std::optional<Time> Rendezvous::end_time(std::uint64_t k) const {
 void Rendezvous::withdraw(std::uint64_t k) const {
   const Cell& here = cell(k);
   for (;;) {
+    // In this order: a piece that is taken between the two loads keeps this waiting.
+    const std::int64_t finished = here.pieces.load() - here.unfinished.load();
     const std::uint64_t taken = here.taken.load();
     if (taken >> kTakenBits != k) return;
-    const std::int64_t finished = here.pieces - here.unfinished.load();
     if (front_of(taken) + back_of(taken) <= finished) return;
     std::this_thread::yield();
   }

@@ -26,6 +26,7 @@ struct PostDetails {
   const std::string* name = nullptr;
   std::shared_ptr<Group>* part = nullptr;
   int* part_rank = nullptr;
+  double* seconds = nullptr;  // virtual time: in, the rank's; out, the latest of all
 };
 
 // What one rank brings to an operation: a cache line, which the last to arrive reads.
@@ -62,7 +63,7 @@ class Rendezvous {
     // nobody takes a piece of the next use.
     std::atomic<std::uint64_t> taken = ~std::uint64_t{0};
     std::atomic<std::int64_t> unfinished = 0;
-    std::int64_t pieces = 0;
+    std::atomic<std::int64_t> pieces = 0;
     std::atomic<std::int64_t> end_ticks = 0;               // of the steady clock, 0: not measured
     std::unique_ptr<Post[]> posts;                         // by rank
     std::unique_ptr<std::atomic<std::uint64_t>[]> posted;  // by rank: k + 1 of its last post here

@@ -79,7 +79,7 @@ class PendingCall final : public PendingOperation {
   bool done() override {
     if (world_->is_virtual()) return world_->is_over_by_now(world_rank_, *what_);
     if (!what_->over()) world_->run_job(world_rank_);
-    return what_->over();
+    return what_->over() || world_->has_failed();
   }
   std::size_t wait_any(std::span<PendingOperation* const> operations) override {
     std::vector<const Waitable*> all;
@@ -97,7 +97,7 @@ class PendingCall final : public PendingOperation {
     what_->settle();
     if (world_->is_virtual()) world_->clock(world_rank_).advance_to(what_->end_seconds());
     Trace* trace = world_->trace(world_rank_);
-    if (!trace || !trace->is_recording()) return;
+    if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
     double begin = issued_seconds_, end = world_->clock(world_rank_).now();
     if (world_->is_virtual()) {
       begin = what_->begin_seconds();
@@ -127,6 +127,10 @@ class ThreadCommunicator final : public Communicator {
         group_(std::move(group)),
         world_(*group_->world),
         world_rank_(group_->world_rank(rank)) {}
+  // The helper may be the last to hold a world, and cannot end itself.
+  ~ThreadCommunicator() override {
+    if (world_.options().ranks == 1) world_.stop();
+  }
 
  private:
   bool runs_only_plans() const override { return world_.is_virtual(); }
@@ -173,7 +177,10 @@ class ThreadCommunicator final : public Communicator {
     details->name = world_.keep(name);
     details->part = &part;
     details->part_rank = &part_rank;
+    double seconds = now();
+    details->seconds = &seconds;
     PendingCall(hold_, world_rank_, meet({.call = call}, std::move(details))).wait();
+    if (world_.is_virtual()) world_.clock(world_rank_).advance_to(seconds);
     return part ? make_communicator(std::move(part), part_rank) : nullptr;
   }
 

@@ -101,7 +101,7 @@ std::size_t World::block(int rank, std::span<const Waitable* const> what) {
 bool World::is_over_by_now(int rank, const Waitable& what) {
   const Waitable* const one[] = {&what};
   if (!what.over()) wait_for(rank, one, Mode::Ask);
-  return what.over() && what.end_seconds() <= clock(rank).now();
+  return has_failed() || (what.over() && what.end_seconds() <= clock(rank).now());
 }
 
 // First looks for a while, which is enough when all ranks have a core each; then sleeps until
@@ -135,7 +135,7 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
     while (!is_settled(me) && !has_failed()) {
       if (run_job(rank, lock)) continue;
       const Time now = std::chrono::steady_clock::now();
-      if (now >= deadline && missing_of(rank).empty())
+      if (now >= deadline && mode == Mode::First && missing_of(rank).empty())
         deadline = now + patience;  // all are there: it is being worked on
       else if (now >= deadline)
         fail_locked(diagnose(rank, std::chrono::duration<double>(now - start).count()));
@@ -154,7 +154,7 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
     const Lock lock(mutex_);
     if (is_virtual() || looking() == 0) offer_jobs();
   }
-  if (index == kNone) throw_failure();
+  if (index == kNone && mode != Mode::Ask) throw_failure();
   return index;
 }
 
@@ -215,6 +215,7 @@ void World::offer_jobs() {
       --wanted;
     }
   if (wanted <= 0 || looking() > 0) return;
+  if (stop_) return;
   if (!helper_.joinable()) helper_ = std::thread([this] { help(); });
   helper_wake_.notify_one();
 }

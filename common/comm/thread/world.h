@@ -174,6 +174,7 @@ class World {
   std::string diagnose_any() const;  // of the first rank that waits
   std::vector<int> missing_of(int rank) const;
   std::string cycle_from(int rank) const;
+  int blame_from(int rank, std::vector<int>& missing) const;
   std::string what_did(int rank) const;
 
   const WorldOptions options_;
