@@ -1,0 +1,254 @@
+// What becomes of ranks whose peer fails, returns, or comes late: each ends with an error that says
+// so, at once where that can be known and else within the timeout.
+#include "tests/comm/faults.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace aisc {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Of a rank that does not come; gives up where the error it waits for never does.
+void idle_until(const std::atomic<bool>& flag) {
+  for (int i = 0; i < 20'000 && !flag; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Runs `call` and raises the flag if it fails.
+template <class Call>
+void tell(std::atomic<bool>& failed, Call&& call) {
+  try {
+    call();
+  } catch (const Error&) {
+    failed = true;
+    throw;
+  }
+}
+
+TEST_P(Faults, RankThatThrowsAbortsItsPeersAtOnce) {
+  const Outcome outcome = run(4, [](Rank rank) {
+    if (rank.world.rank() == 1) fail("the corpus is empty");
+    rank.world.all_reduce(tensor(rank, 16)).wait();
+  });
+  EXPECT_EQ(outcome.launch, "rank 1: the corpus is empty");
+  expect_all_but(1, outcome, ::testing::StrEq("rank 1 failed: the corpus is empty"));
+}
+
+TEST_P(Faults, RankThatThrowsAbortsReceivesBarriersAndSplits) {
+  const Outcome outcome = run(4, [](Rank rank) {
+    const int me = rank.world.rank();
+    const auto side = rank.world.split(0, 0, "side");
+    if (me == 0) side->recv(tensor(rank, 3), 3).wait();
+    if (me == 1) rank.world.barrier();
+    if (me == 2) (void)side->split(0, 0, "never");
+    fail("the corpus is empty");
+  });
+  EXPECT_EQ(outcome.launch, "rank 3: the corpus is empty");
+  expect_all_but(3, outcome, ::testing::StrEq("rank 3 failed: the corpus is empty"));
+}
+
+// Buffers are freed right after their Work was dropped, while peers may still be reading them: the
+// address and thread sanitizers see it.
+TEST_P(Faults, WorkDroppedByAnExceptionNeitherBlocksNorTouchesFreedMemory) {
+  for (int guilty = 0; guilty < 12; ++guilty) {
+    const Outcome outcome = run(3, [&](Rank rank) {
+      const int me = rank.world.rank();
+      CpuDevice own;
+      std::vector<float> in(50'000, 1), out(150'000), x(100'000), got(1000);
+      const auto view = [&](std::vector<float>& memory) {
+        return View(memory.data(), {std::ssize(memory)}, DType::F32, own);
+      };
+      Work recv = rank.world.recv(view(got), (me + 1) % 3);  // which nobody sends
+      Work gathered = rank.world.all_gather(view(in), view(out));
+      Work sum = rank.world.all_reduce(view(x));
+      if (me == guilty % 3) fail("the corpus is empty");
+      sum.wait();
+      recv.wait();
+    });
+    ASSERT_EQ(outcome.launch, "rank " + std::to_string(guilty % 3) + ": the corpus is empty");
+  }
+}
+
+TEST_P(Faults, UnsolvedExerciseIsThrownAsItIs) {
+  const NotImplemented unsolved("09.1", "all_reduce.cpp", 7);
+  try {
+    launch(conformance::options_of(GetParam(), 2), [&](Rank rank) {
+      if (rank.world.rank() == 1) throw unsolved;
+      rank.world.barrier();
+    });
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const NotImplemented& thrown) {
+    EXPECT_STREQ(thrown.what(), unsolved.what());
+  }
+}
+
+TEST_P(Faults, OtherExceptionsAreThrownAsErrorsWithTheirRank) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    if (rank.world.rank() == 1) throw std::out_of_range("no such token");
+    rank.world.barrier();
+  });
+  EXPECT_EQ(outcome.launch, "rank 1: no such token");
+  EXPECT_EQ(outcome.ranks[0], "rank 1 failed: no such token");
+}
+
+TEST_P(Faults, RankThatReturnsEarlyIsNamedAtOnce) {
+  const Outcome reduce = run(3, [](Rank rank) {
+    if (rank.world.rank() != 2) rank.world.all_reduce(tensor(rank, 16)).wait();
+  });
+  expect_all_but(2, reduce,
+                 AllOf(HasSubstr("world: rank 2 has not arrived at all_reduce(16 x F32) #"),
+                       HasSubstr("it has returned")));
+  const Outcome split = run(3, [](Rank rank) {
+    if (rank.world.rank() != 2) (void)rank.world.split(0, 0, "dp");
+  });
+  expect_all_but(
+      2, split,
+      AllOf(HasSubstr("world: rank 2 has not arrived at split"), HasSubstr("it has returned")));
+  const Outcome recv = run(2, [](Rank rank) {
+    if (rank.world.rank() == 0) rank.world.recv(tensor(rank, 3), 1).wait();
+  });
+  EXPECT_THAT(recv.ranks[0], AllOf(HasSubstr("world: rank 1 has not"), HasSubstr("it has returned"),
+                                   HasSubstr("recv(3 x F32) from 1")));
+}
+
+TEST_P(Faults, CycleOfRanksThatWaitForEachOtherIsNamedAtOnce) {
+  const Outcome outcome = run(4, [](Rank rank) {
+    const int me = rank.world.rank();
+    if (me == 3) return;  // has no part in it
+    rank.world.recv(tensor(rank, 3), (me + 1) % 3).wait();
+    rank.world.send(tensor(rank, 3), (me + 2) % 3).wait();
+  });
+  expect_all_but(
+      3, outcome,
+      AllOf(HasSubstr("world: "), HasSubstr("cycle"), HasSubstr("rank 0 in recv(3 x F32) from 1"),
+            HasSubstr("rank 1 in recv(3 x F32) from 2"),
+            HasSubstr("rank 2 in recv(3 x F32) from 0")));
+}
+
+TEST_P(Faults, CycleOfACollectiveAndAMessageIsNamed) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    if (rank.world.rank() == 0) {
+      rank.world.barrier();
+      rank.world.send(tensor(rank, 3), 1).wait();
+    } else {
+      rank.world.recv(tensor(rank, 3), 0).wait();
+      rank.world.barrier();
+    }
+  });
+  expect_all(outcome, AllOf(HasSubstr("cycle"), HasSubstr("rank 0 in barrier"),
+                            HasSubstr("rank 1 in recv(3 x F32) from 0")));
+}
+
+TEST_P(Faults, AfterAnErrorEveryCallOfTheseRanksFails) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    const auto side = rank.world.split(0, 0, "side");
+    if (rank.world.rank() == 1) fail("the corpus is empty");
+    EXPECT_THROW(rank.world.barrier(), Error);
+    EXPECT_THROW(rank.world.barrier(), Error);
+    EXPECT_THROW(side->all_reduce(tensor(rank, 3)).wait(), Error);
+    EXPECT_THROW((void)side->split(0, 0, "never"), Error);
+  });
+  EXPECT_EQ(outcome.launch, "rank 1: the corpus is empty");
+}
+
+TEST_P(Faults, ErrorOfADroppedWorkIsThrownByTheNextCall) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    if (rank.world.rank() == 1) return;
+    { const Work dropped = rank.world.recv(tensor(rank, 3), 1); }
+    rank.world.barrier();
+  });
+  EXPECT_THAT(outcome.ranks[0], HasSubstr("recv(3 x F32) from 1"));
+}
+
+TEST_P(Faults, ErrorOfTheLastWorkThatWasDroppedIsThrownByLaunch) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    if (rank.world.rank() == 0) const Work dropped = rank.world.recv(tensor(rank, 3), 1);
+  });
+  EXPECT_THAT(outcome.launch, HasSubstr("recv(3 x F32) from 1"));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachBackend, Faults, kFaultBackends, conformance::name_of_case);
+
+// Each of these waits for the timeout.
+class Timeouts : public Faults {};
+
+TEST_P(Timeouts, RankThatIsLateIsNamedWithItsLastCall) {
+  std::atomic<bool> over = false;
+  const Outcome outcome = run_impatiently(4, [&](Rank rank) {
+    const int me = rank.world.rank();
+    for (int i = 0; i < 12; ++i) rank.world.barrier();
+    if (me == 3) rank.world.send(tensor(rank, 3), 1).wait();
+    if (me == 1) {
+      rank.world.recv(tensor(rank, 3), 3).wait();
+      return idle_until(over);
+    }
+    tell(over, [&] { rank.world.barrier(); });
+  });
+  EXPECT_TRUE(over);
+  expect_all_but(
+      1, outcome,
+      AllOf(HasSubstr("world: rank 1 has not arrived at barrier #1"), HasSubstr(" after "),
+            HasSubstr(" s; "), HasSubstr("its last call was recv(3 x F32) from 3")));
+}
+
+TEST_P(Timeouts, RankThatDoesNotSendInTimeIsNamed) {
+  const auto outcome = [&](const std::function<void(Rank&)>& wait) {
+    std::atomic<bool> over = false;
+    const Outcome result = run_impatiently(2, [&](Rank rank) {
+      rank.world.barrier();
+      if (rank.world.rank() == 1) return idle_until(over);
+      tell(over, [&] { wait(rank); });
+    });
+    EXPECT_TRUE(over);
+    return result.ranks[0];
+  };
+  const auto late = AllOf(HasSubstr("world: rank 1 has not"), HasSubstr("recv(3 x F32) from 1"),
+                          HasSubstr(" after "), HasSubstr("its last call was barrier"));
+  EXPECT_THAT(outcome([](Rank& rank) { rank.world.recv(tensor(rank, 3), 1).wait(); }), late);
+  EXPECT_THAT(outcome([](Rank& rank) {
+                std::vector<Work> works;
+                works.push_back(rank.world.recv(tensor(rank, 3), 1));
+                works.push_back(rank.world.recv(tensor(rank, 3), 1));
+                (void)wait_any(works);
+              }),
+              late);
+}
+
+TEST_P(Timeouts, CycleBesideARankThatRunsIsNamedWithinTheTimeout) {
+  std::atomic<bool> over = false;
+  const Outcome outcome = run_impatiently(3, [&](Rank rank) {
+    const int me = rank.world.rank();
+    if (me == 2) return idle_until(over);
+    tell(over, [&] { rank.world.send(tensor(rank, 3), 1 - me).wait(); });
+  });
+  EXPECT_TRUE(over);
+  expect_all_but(
+      2, outcome,
+      AllOf(HasSubstr("world: "), HasSubstr("cycle"), HasSubstr(" after "),
+            HasSubstr("rank 0 in send(3 x F32) to 1"), HasSubstr("rank 1 in send(3 x F32) to 0")));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachBackend, Timeouts,
+                         ::testing::Values(conformance::Backend::Plain,
+                                           conformance::Backend::Virtual),
+                         conformance::name_of_case);
+
+TEST(FaultsDeathTest, ThreadThatNeverReturnsEndsTheProcessWithTheFailure) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto stuck = [] {
+    launch({.ranks = 3, .timeout_seconds = 0.3}, [](Rank rank) {
+      if (rank.world.rank() == 0) fail("the corpus is empty");
+      while (rank.world.rank() == 1) std::this_thread::sleep_for(std::chrono::hours(1));
+      rank.world.barrier();
+    });
+  };
+  EXPECT_EXIT(stuck(), ::testing::ExitedWithCode(70), "rank 0 failed: the corpus is empty");
+}
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,142 @@
+// Ranks that do not ask for the same: every one ends with an error that names communicator, ranks,
+// and what each of them called.
+#include "tests/comm/faults.h"
+
+#include <cstdint>
+
+namespace aisc {
+namespace {
+
+using conformance::Backend;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Mismatches : public Faults {
+ protected:
+  using Calls = std::function<void(Communicator&, Rank&)>;
+
+  // On "dp", ranks 0 and 1 make the `right` calls and rank 2 the `wrong` ones, of which an error
+  // says this.
+  void expect_named(const Calls& right, const std::string& right_text, const Calls& wrong,
+                    const std::string& wrong_text) const {
+    const Outcome outcome = run(3, [&](Rank rank) {
+      const auto dp = rank.world.split(0, 0, "dp");
+      (rank.world.rank() == 2 ? wrong : right)(*dp, rank);
+    });
+    // Plans find out from the first message that meets another, whoever sends it to whom.
+    const bool by_message = GetParam() == Backend::Plans || GetParam() == Backend::Virtual;
+    const Message names_both = by_message
+                                   ? Message(AllOf(HasSubstr("dp: "), HasSubstr("rank 2 "),
+                                                   HasSubstr(right_text), HasSubstr(wrong_text)))
+                                   : Message(HasSubstr("dp: rank 2 called " + wrong_text +
+                                                       " where rank 0 called " + right_text));
+    expect_all_but(2, outcome, names_both);
+    EXPECT_THAT(outcome.launch, AllOf(::testing::StartsWith("rank "), names_both));
+  }
+
+  static Calls all_reduce(std::int64_t count, DType dtype = DType::F32,
+                          ReduceOp op = ReduceOp::Sum) {
+    return [=](Communicator& c, Rank& r) { c.all_reduce(tensor(r, count, dtype), op).wait(); };
+  }
+  static Calls all_gather(std::int64_t count) {
+    return [=](Communicator& c, Rank& r) {
+      c.all_gather(tensor(r, count), tensor(r, c.size() * count)).wait();
+    };
+  }
+  static Calls broadcast(int root) {
+    return [=](Communicator& c, Rank& r) { c.broadcast(tensor(r, 4), root).wait(); };
+  }
+  static Calls both(const Calls& first, const Calls& second) {
+    return [=](Communicator& c, Rank& r) {
+      first(c, r);
+      second(c, r);
+    };
+  }
+};
+
+TEST_P(Mismatches, OfOperationsAreNamed) {
+  expect_named(all_reduce(16), "all_reduce(16 x F32)", all_gather(8), "all_gather(8 x F32)");
+}
+
+TEST_P(Mismatches, OfCountsAreNamed) {
+  expect_named(all_reduce(16), "all_reduce(16 x F32)", all_reduce(17), "all_reduce(17 x F32)");
+  expect_named(all_reduce(16), "all_reduce(16 x F32)", all_reduce(0), "all_reduce(0 x F32)");
+}
+
+TEST_P(Mismatches, OfTypesAreNamed) {
+  expect_named(all_reduce(100'000), "all_reduce(100000 x F32)", all_reduce(100'000, DType::I32),
+               "all_reduce(100000 x I32)");
+}
+
+TEST_P(Mismatches, OfReductionsAreNamed) {
+  expect_named(all_reduce(16), "all_reduce(16 x F32)", all_reduce(16, DType::F32, ReduceOp::Max),
+               "all_reduce(16 x F32, max)");
+}
+
+TEST_P(Mismatches, OfRootsAreNamed) {
+  expect_named(broadcast(0), "broadcast(4 x F32, root 0)", broadcast(1),
+               "broadcast(4 x F32, root 1)");
+}
+
+TEST_P(Mismatches, OfOrderAreNamed) {
+  expect_named(both(all_reduce(16), all_gather(8)), "all_reduce(16 x F32)",
+               both(all_gather(8), all_reduce(16)), "all_gather(8 x F32)");
+}
+
+TEST_P(Mismatches, OfSplitsAndBarriersAreNamed) {
+  const Calls barrier = [](Communicator& c, Rank&) { c.barrier(); };
+  const Calls split = [](Communicator& c, Rank&) { (void)c.split(0, 0, "pp"); };
+  expect_named(split, "split", barrier, "barrier");
+  expect_named(barrier, "barrier", split, "split");
+}
+
+TEST_P(Mismatches, OfTheNamesOfASplitAreNamed) {
+  const Outcome outcome =
+      run(3, [](Rank rank) { (void)rank.world.split(0, 0, rank.world.rank() == 2 ? "pp" : "tp"); });
+  expect_all(outcome,
+             HasSubstr("world: rank 2 called split(\"pp\") where rank 0 called split(\"tp\")"));
+}
+
+TEST_P(Mismatches, OfMessagesAreNamedOnBothSides) {
+  const auto outcome = [&](std::int64_t count, DType dtype) {
+    return run(2, [&](Rank rank) {
+      if (rank.world.rank() == 0) rank.world.send(tensor(rank, 8), 1).wait();
+      if (rank.world.rank() == 1) rank.world.recv(tensor(rank, count, dtype), 0).wait();
+    });
+  };
+  expect_all(outcome(4, DType::F32), HasSubstr("world: rank 1 called recv(4 x F32) from 0 where "
+                                               "rank 0 called send(8 x F32) to 1"));
+  expect_all(outcome(8, DType::I32), HasSubstr("world: rank 1 called recv(8 x I32) from 0 where "
+                                               "rank 0 called send(8 x F32) to 1"));
+}
+
+TEST_P(Mismatches, OfExchangesNameTheMessage) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    const int me = rank.world.rank(), other = 1 - me;
+    const Transfer transfers[] = {
+        {.in = tensor(rank, 3), .to = other, .out = tensor(rank, 3), .from = other},
+        {.in = tensor(rank, me + 5), .to = other, .out = tensor(rank, 5), .from = other}};
+    rank.world.exchange(transfers).wait();
+  });
+  expect_all(outcome, AllOf(HasSubstr("world: "), HasSubstr("rank 0 called exchange"),
+                            HasSubstr("5 x F32 from 1"), HasSubstr("rank 1 called exchange"),
+                            HasSubstr("6 x F32 to 0")));
+}
+
+TEST_P(Mismatches, OfAllToAllVNameBothCounts) {
+  const Outcome outcome = run(3, [](Rank rank) {
+    const bool wrong = rank.world.rank() == 0;
+    const std::vector<std::int64_t> five{5, 5, 5}, seven{5, 5, 7};
+    rank.world
+        .all_to_all_v(tensor(rank, wrong ? 17 : 15), wrong ? seven : five, tensor(rank, 15), five)
+        .wait();
+  });
+  expect_all(outcome,
+             AllOf(HasSubstr("world: "), HasSubstr("rank 0 called all_to_all_v"),
+                   HasSubstr("rank 2 called all_to_all_v"), HasSubstr("7"), HasSubstr("5")));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachBackend, Mismatches, kFaultBackends, conformance::name_of_case);
+
+}  // namespace
+}  // namespace aisc

@@ -1,0 +1,173 @@
+// What collectives cost in virtual time: each default plan against its formula, exactly, and rings
+// and trees over more ranks than any machine at hand has.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/exact_network.h"
+
+namespace aisc::exact {
+namespace {
+
+// Each default plan's time for p ranks and n F32 elements, a multiple of p; L = ceil(log2 p).
+struct Case {
+  const char* name;
+  std::function<void(Rank&, std::int64_t)> call;
+  std::function<double(double, double, double)> seconds;  // (p, n, L)
+  enum class Holds { OnEveryRank, OnTheLastRank, OnTheLastOfPowersOfTwo } holds;
+};
+
+std::vector<Case> default_plan_times() {
+  using enum Case::Holds;
+  return {
+      {"all_reduce", [](Rank& r, std::int64_t n) { r.world.all_reduce(f32(r, n)).wait(); },
+       [](double p, double n, double) {
+         return 2 * (p - 1) * message(n / p) + (p - 1) * bytes(n / p) * kGamma;
+       },
+       OnEveryRank},
+      {"reduce_scatter",
+       [](Rank& r, std::int64_t n) {
+         r.world.reduce_scatter(f32(r, n), f32(r, n / r.world.size())).wait();
+       },
+       [](double p, double n, double) {
+         return (p - 1) * (message(n / p) + bytes(n / p) * kGamma);
+       },
+       OnEveryRank},
+      {"all_gather",
+       [](Rank& r, std::int64_t n) {
+         r.world.all_gather(f32(r, n / r.world.size()), f32(r, n)).wait();
+       },
+       [](double p, double n, double) { return (p - 1) * message(n / p); }, OnEveryRank},
+      {"all_to_all",
+       [](Rank& r, std::int64_t n) { r.world.all_to_all(f32(r, n), f32(r, n)).wait(); },
+       [](double p, double n, double) { return (p - 1) * message(n / p); }, OnEveryRank},
+      {"broadcast", [](Rank& r, std::int64_t n) { r.world.broadcast(f32(r, n), 0).wait(); },
+       [](double, double n, double L) { return L * message(n); }, OnTheLastRank},
+      {"reduce", [](Rank& r, std::int64_t n) { r.world.reduce(f32(r, n), f32(r, n), 0).wait(); },
+       [](double, double n, double L) { return L * (message(n) + bytes(n) * kGamma); },
+       OnTheLastOfPowersOfTwo},
+      {"gather",
+       [](Rank& r, std::int64_t n) {
+         r.world.gather(f32(r, n / r.world.size()), f32(r, n), 0).wait();
+       },
+       [](double p, double n, double) { return kAlpha + (p - 1) * bytes(n / p) * kBeta; },
+       OnTheLastRank},
+      {"scatter",
+       [](Rank& r, std::int64_t n) {
+         r.world.scatter(f32(r, n), f32(r, n / r.world.size()), 0).wait();
+       },
+       [](double p, double n, double) { return kAlpha + (p - 1) * bytes(n / p) * kBeta; },
+       OnTheLastRank},
+      {"barrier", [](Rank& r, std::int64_t) { r.world.barrier(); },
+       [](double, double, double L) { return L * kAlpha; }, OnEveryRank},
+  };
+}
+
+class DefaultPlans : public ::testing::TestWithParam<int> {};
+
+TEST_P(DefaultPlans, TakeTheTimeOfTheirFormulas) {
+  const int p = GetParam();
+  const double L = std::bit_width(static_cast<unsigned>(p - 1));
+  const std::vector<Case> cases = default_plan_times();
+  const std::vector<std::int64_t> sizes{p, 16 * p, 1024 * p};
+  // times[call][rank]; calls start together at multiples of 1024 s, when all links are free.
+  std::vector<std::vector<double>> times(cases.size() * sizes.size(),
+                                         std::vector<double>(static_cast<std::size_t>(p)));
+  end_times({.ranks = p}, [&](Rank rank) {
+    std::size_t call = 0;
+    for (const Case& c : cases)
+      for (const std::int64_t size : sizes) {
+        const double start = 1024.0 * static_cast<double>(call + 1);
+        rank.clock.advance_to(start);
+        c.call(rank, size);
+        times[call++][static_cast<std::size_t>(rank.world.rank())] = rank.clock.now() - start;
+      }
+  });
+  std::size_t call = 0;
+  for (const Case& c : cases)
+    for (const std::int64_t size : sizes) {
+      const std::vector<double>& of_ranks = times[call++];
+      const double expected = c.seconds(p, static_cast<double>(size), L);
+      const double last = *std::max_element(of_ranks.begin(), of_ranks.end());
+      const std::string what = std::string(c.name) + " of " + std::to_string(size) + " x F32";
+      if (c.holds == Case::Holds::OnTheLastOfPowersOfTwo && !std::has_single_bit(unsigned(p))) {
+        EXPECT_LE(last, expected) << what;
+      } else {
+        EXPECT_EQ(last, expected) << what;
+      }
+      if (c.holds == Case::Holds::OnEveryRank) {
+        EXPECT_EQ(*std::min_element(of_ranks.begin(), of_ranks.end()), expected) << what;
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DefaultPlans,
+                         ::testing::Values(2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 32, 33, 63, 64),
+                         [](const auto& test) { return std::to_string(test.param); });
+
+TEST(VirtualTime, TreeAllReduceTakesTheLatencyOfATree) {
+  for (const int p : {2, 4, 16, 64}) {
+    LaunchOptions options{.ranks = p};
+    options.plans[CommOp::AllReduce] = tree_all_reduce;
+    const auto times =
+        end_times(options, [](Rank rank) { rank.world.all_reduce(f32(rank, 256)).wait(); });
+    const double L = std::bit_width(static_cast<unsigned>(p - 1));
+    EXPECT_EQ(*std::max_element(times.begin(), times.end()),
+              L * (message(256) + bytes(256) * kGamma) + L * message(256));
+  }
+}
+
+// Three ranks: rank 2's message comes while the root still adds rank 1's, and waits for the link.
+TEST(VirtualTime, TreeReduceOverThreeRanks) {
+  const auto times = end_times(
+      {.ranks = 3}, [](Rank rank) { rank.world.reduce(f32(rank, 256), f32(rank, 256), 0).wait(); });
+  EXPECT_EQ(times[0], kAlpha + 2 * bytes(256) * kBeta + bytes(256) * kGamma);
+}
+
+// Under sanitizers a thread costs ten times as much.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Sums integers, exact in F32 below 2^24, and returns the time of the last rank.
+double sum_over(int ranks, std::int64_t count, PlanTable plans) {
+  const auto times = end_times({.ranks = ranks, .plans = std::move(plans)}, [&](Rank rank) {
+    const Tensor x({count}, DType::F32, rank.device);
+    for (std::int64_t i = 0; i < count; ++i)
+      x.data<float>()[i] = static_cast<float>(rank.world.rank() + i % 3);
+    rank.world.all_reduce(x).wait();
+    for (std::int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(x.data<float>()[i], static_cast<float>(ranks * (ranks - 1) / 2 + ranks * (i % 3)));
+  });
+  return *std::max_element(times.begin(), times.end());
+}
+
+TEST(VirtualTime, RingAllReduceOverHundredsOfRanks) {
+  const int p = kSanitized ? 64 : 512;
+  EXPECT_EQ(sum_over(p, 16 * p, {}), 2 * (p - 1) * message(16) + (p - 1) * bytes(16) * kGamma);
+}
+
+TEST(VirtualTime, TreeAllReduceOverThousandsOfRanks) {
+  const int p = kSanitized ? 256 : 4096;
+  const double L = std::bit_width(static_cast<unsigned>(p - 1));
+  PlanTable plans;
+  plans[CommOp::AllReduce] = tree_all_reduce;
+  EXPECT_EQ(sum_over(p, 64, std::move(plans)),
+            L * (message(64) + bytes(64) * kGamma) + L * message(64));
+}
+
+}  // namespace
+}  // namespace aisc::exact

@@ -1,0 +1,164 @@
+#include "tests/support/conformance.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "tests/support/delayed_comm.h"
+#include "tests/support/late_comm.h"
+#include "tests/support/tensors.h"
+
+namespace aisc::conformance {
+namespace {
+
+constexpr std::int64_t kLargeCount = 65537;
+constexpr std::int64_t kStrip = 5;          // elements before and behind a buffer
+constexpr unsigned char kUntouched = 0xA5;  // what they are made of
+constexpr std::uint64_t kDelaySeed = 20240;
+constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
+                            DType::I64, DType::I32, DType::U8};
+
+// What a rank contributes: at most 5, so that the sum over 7 ranks is an integer that BF16 holds;
+// for products 1 or 2, so that the product over 7 ranks is at most 128, which U8 holds.
+constexpr int kPeriod = 10;  // element i + 10 is element i
+double element_of(ReduceOp op, int rank, std::int64_t i) {
+  return static_cast<double>(1 + (i + 3 * rank) % (op == ReduceOp::Product ? 2 : 5));
+}
+
+void for_each_small_count(int size, const std::function<void(std::int64_t, DType)>& test) {
+  for (const std::int64_t count : {0, 1, size - 1, size + 1, 1000})
+    for (const DType dtype : kTypes) test(count, dtype);
+}
+
+double apply(ReduceOp op, double a, double b) {
+  switch (op) {
+    case ReduceOp::Sum:
+      return a + b;
+    case ReduceOp::Product:
+      return a * b;
+    case ReduceOp::Min:
+      return std::min(a, b);
+    case ReduceOp::Max:
+      return std::max(a, b);
+  }
+  return 0;
+}
+
+}  // namespace
+
+const char* name_of(Backend backend) {
+  constexpr const char* kNames[] = {"Plain", "Plans", "TinyChunks", "Late", "Delayed", "Virtual"};
+  return kNames[static_cast<std::size_t>(backend)];
+}
+
+LaunchOptions options_of(Backend backend, int ranks) {
+  LaunchOptions options{.ranks = ranks, .device = {.poison = true}};
+  switch (backend) {
+    case Backend::Plain:
+      break;
+    case Backend::Plans:
+      options.plans = default_plans();
+      break;
+    case Backend::TinyChunks:
+      options.chunk_bytes = 64;
+      options.inline_bytes = 0;
+      break;
+    case Backend::Late:
+      options.decorate = make_late_comm;
+      break;
+    case Backend::Delayed:
+      options.decorate = [](std::unique_ptr<Communicator> world) {
+        return make_delayed_comm(std::move(world), kDelaySeed);
+      };
+      break;
+    case Backend::Virtual:
+      options.network = Network{.link = {.latency_seconds = 0x1p-10, .seconds_per_byte = 0x1p-20},
+                                .reduce_seconds_per_byte = 0x1p-22};
+      break;
+  }
+  return options;
+}
+
+void EachBackend::run(const std::function<void(Rank)>& body) const {
+  for (const int ranks : kRanks) {
+    run_on(ranks, body);
+    if (HasFailure()) FAIL() << "with " << ranks << " ranks";
+  }
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<Backend>& test) {
+  return name_of(test.param);
+}
+
+double sent(int source, std::int64_t i) { return static_cast<double>((i * 7 + source * 31) % 251); }
+
+Values sent_by(int source, std::int64_t begin) {
+  return [=](std::int64_t i) { return sent(source, begin + i); };
+}
+
+Values chunks_of_all(std::int64_t count, std::int64_t begin) {
+  return [=](std::int64_t i) { return sent(static_cast<int>(i / count), begin + i % count); };
+}
+
+Values summand(ReduceOp op, int rank) {
+  return [=](std::int64_t i) { return element_of(op, rank, i); };
+}
+
+Values reduced(ReduceOp op, int size, std::int64_t begin) {
+  std::array<double, kPeriod> results{};
+  for (int i = 0; i < kPeriod; ++i) {
+    double& result = results[static_cast<std::size_t>(i)];
+    result = element_of(op, 0, i);
+    for (int rank = 1; rank < size; ++rank) result = apply(op, result, element_of(op, rank, i));
+  }
+  return [=](std::int64_t i) { return results[static_cast<std::size_t>((begin + i) % kPeriod)]; };
+}
+
+Guarded::Guarded(std::int64_t count, DType dtype, Device& device)
+    : memory_({count + 2 * kStrip}, dtype, device), view_(memory_.view().flat(kStrip, count)) {
+  std::memset(memory_.view().raw(), kUntouched, memory_.bytes());
+  if (count > 0) std::memset(view_.raw(), 0xFF, view_.bytes());
+}
+
+Guarded::Guarded(std::int64_t count, DType dtype, Device& device, const Values& values)
+    : Guarded(count, dtype, device) {
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) numbers[static_cast<std::size_t>(i)] = values(i);
+  write_doubles(view_, numbers);
+}
+
+void Guarded::expect(const Values& values, const std::string& what) const {
+  const std::vector<double> found = to_doubles(view_);
+  for (std::int64_t i = 0; i < view_.count(); ++i) {
+    const double expected = values(i), value = found[static_cast<std::size_t>(i)];
+    if (value != expected) {
+      ADD_FAILURE() << what << ": element " << i << " is " << value << ", expected " << expected;
+      return;
+    }
+  }
+  const auto* bytes = static_cast<const unsigned char*>(memory_.view().raw());
+  const std::size_t begin = static_cast<std::size_t>(kStrip) * size_of(memory_.dtype());
+  const auto untouched = [](unsigned char byte) { return byte == kUntouched; };
+  EXPECT_TRUE(std::all_of(bytes, bytes + begin, untouched)) << what << ": written before its begin";
+  EXPECT_TRUE(std::all_of(bytes + begin + view_.bytes(), bytes + memory_.bytes(), untouched))
+      << what << ": written behind its end";
+}
+
+void for_each_buffer(int size, const std::function<void(std::int64_t, DType)>& test) {
+  for_each_small_count(size, test);
+  test(kLargeCount, DType::F32);
+}
+
+void for_each_chunk(int size, const std::function<void(std::int64_t, DType)>& test) {
+  for_each_small_count(size, test);
+  test((kLargeCount + size - 1) / size, DType::F32);
+}
+
+std::string describe(const char* call, std::int64_t count, DType dtype, const Rank& rank) {
+  return std::string(call) + " of " + std::to_string(count) + " x " + aisc::name_of(dtype) +
+         " on rank " + std::to_string(rank.world.rank()) + " of " +
+         std::to_string(rank.world.size());
+}
+
+}  // namespace aisc::conformance

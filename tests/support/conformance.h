@@ -1,0 +1,77 @@
+// What every backend is asked: each operation, for each number of ranks, count and type, against
+// values that a formula gives. Values are small integers, exact in every type.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/comm/launch.h"
+
+namespace aisc::conformance {
+
+enum class Backend {
+  Plain,       // threads, collectives as they do them best
+  Plans,       // threads, collectives as default plans
+  TinyChunks,  // threads, buffers cut into pieces of 64 bytes
+  Late,        // under LateComm
+  Delayed,     // under DelayedComm
+  Virtual      // in virtual time
+};
+const char* name_of(Backend backend);
+LaunchOptions options_of(Backend backend, int ranks);
+
+// A test for each backend.
+class EachBackend : public ::testing::TestWithParam<Backend> {
+ protected:
+  // All ranks run `body`: 1 rank, then 2, 3, 4 and 7.
+  void run(const std::function<void(Rank)>& body) const;
+  void run_on(int ranks, const std::function<void(Rank)>& body) const {
+    launch(options_of(GetParam(), ranks), body);
+  }
+};
+inline constexpr int kRanks[] = {1, 2, 3, 4, 7};
+inline const auto kBackends = ::testing::Values(Backend::Plain, Backend::Plans, Backend::TinyChunks,
+                                                Backend::Late, Backend::Delayed, Backend::Virtual);
+std::string name_of_case(const ::testing::TestParamInfo<Backend>& test);
+
+// Element i of a buffer.
+using Values = std::function<double(std::int64_t)>;
+
+// What rank `source` sends: different between ranks and neighbours. sent_by: from `begin` of it.
+double sent(int source, std::int64_t i);
+Values sent_by(int source, std::int64_t begin = 0);
+// Chunks of `count` elements: chunk r is what rank r sends, from element `begin` of it.
+Values chunks_of_all(std::int64_t count, std::int64_t begin = 0);
+// What a rank contributes to a reduction, and the result over ranks [0, size).
+Values summand(ReduceOp op, int rank);
+Values reduced(ReduceOp op, int size, std::int64_t begin = 0);
+inline constexpr ReduceOp kReduceOps[] = {ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min,
+                                          ReduceOp::Max};
+
+// A buffer between two strips of memory that nobody may touch; not aligned.
+class Guarded {
+ public:
+  Guarded(std::int64_t count, DType dtype, Device& device, const Values& values);
+  Guarded(std::int64_t count, DType dtype, Device& device);  // for outputs: 0xFF bytes
+
+  View view() const { return view_; }
+  View part(std::int64_t begin, std::int64_t count) const { return view_.flat(begin, count); }
+  // Fails the test unless the elements are these, and the strips what they were.
+  void expect(const Values& values, const std::string& what) const;
+
+ private:
+  Tensor memory_;
+  View view_;
+};
+
+// Runs test(count, dtype) for counts {0, 1, size - 1, size + 1, 1000} of every type, and for 65,537
+// of F32. With chunks: the count of one of `size` chunks, of which the largest make up that many.
+void for_each_buffer(int size, const std::function<void(std::int64_t, DType)>& test);
+void for_each_chunk(int size, const std::function<void(std::int64_t, DType)>& test);
+// "all_reduce of 3 x F32 on rank 1 of 4"
+std::string describe(const char* call, std::int64_t count, DType dtype, const Rank& rank);
+
+}  // namespace aisc::conformance
