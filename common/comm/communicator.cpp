@@ -83,12 +83,17 @@ class Communicator::Checks {
   // A plan may be anybody's: it must stay within the ranks and the buffers.
   void check_plan(const Plan& plan, const Collective& c) const {
     const std::array limits{c.in.count(), c.out.count(), plan.scratch_count};
+    if (!plan.actions.empty() && (plan.steps() == 0 || plan.step_ends.back() < plan.actions.size()))
+      fail("plan \"{}\": its last step has no end", plan.name);
     for (const PlanAction& action : plan.actions) {
       const bool is_message =
           action.kind == PlanAction::Kind::Send || action.kind == PlanAction::Kind::Recv;
       if (is_message && (action.peer < 0 || action.peer >= comm_.size()))
         fail("plan \"{}\": peer {} is not a rank of [0, size {})", plan.name, action.peer,
              comm_.size());
+      if (!is_message && action.from.count != action.to.count)
+        fail("plan \"{}\": {} elements are copied or added to {}", plan.name, action.from.count,
+             action.to.count);
       for (const Piece& piece : {action.from, action.to}) {
         const std::int64_t limit = limits[static_cast<std::size_t>(piece.where)];
         if (piece.count > 0 && (piece.begin < 0 || piece.begin + piece.count > limit))

@@ -64,8 +64,10 @@ struct CommStats {
 // values; the private do_*() are the backend. Collectives on one communicator run in the order in
 // which they are issued, which must be the same on all its ranks; sends and receives run beside
 // them, first in first out per pair of ranks. Independent directions are best given communicators
-// of their own (split). Nothing but barrier() and split() blocks: the returned Work does. A
-// communicator is used by one thread at a time. n is size().
+// of their own (split). Nothing but barrier() and split() blocks: the returned Work does. (A
+// backend may also wait where a rank is very many operations ahead of another, 64 with threads, or
+// goes from plans to operations of the backend's own.) All communicators of a rank are used by one
+// thread at a time. n is size().
 //
 // In place: `in` may be `out` (reduce), this rank's chunk of `out` (all_gather, gather), and `out`
 // may be this rank's chunk of `in` (reduce_scatter, scatter). Any other overlap is an Error, so

@@ -23,6 +23,7 @@ namespace aisc {
 namespace {
 
 constexpr int kStuckExitStatus = 70;  // EX_SOFTWARE of sysexits.h
+constexpr double kLongTimeoutSeconds = 1e6;
 constexpr int kManyRanks = 64;
 constexpr std::size_t kSmallStackBytes = 256 * 1024;
 
@@ -144,9 +145,10 @@ void wait_for_ranks(Run& run, int started) {
   while (!run.one_returned.wait_for(lock, look_again, all_returned)) {
     if (!run.group->world->has_failed()) continue;
     if (run.one_returned.wait_for(lock, patience, all_returned)) return;
-    std::fprintf(stderr, "%s\n%d of %d ranks have not returned %.1f s later; the process ends\n",
-                 run.group->world->failure().c_str(), started - run.returned, started,
-                 run.options.timeout_seconds);
+    std::fprintf(
+        stderr, "%s\n%d of %d ranks have not returned %.1f s later; the process ends\n",
+        (run.first_exception ? what_of(run.first_exception) : run.group->world->failure()).c_str(),
+        started - run.returned, started, run.options.timeout_seconds);
     std::fflush(stderr);
     std::_Exit(kStuckExitStatus);
   }
@@ -154,11 +156,15 @@ void wait_for_ranks(Run& run, int started) {
 
 void check(const LaunchOptions& options) {
   if (options.ranks < 1) fail(fmt::format("launch: {} ranks, at least 1 expected", options.ranks));
-  if (!(options.timeout_seconds > 0))
-    fail(fmt::format("launch: timeout_seconds {} is not above 0", options.timeout_seconds));
+  if (!(options.timeout_seconds > 0 && options.timeout_seconds <= kLongTimeoutSeconds))
+    fail(fmt::format("launch: timeout_seconds {} is not in (0, {}]", options.timeout_seconds,
+                     kLongTimeoutSeconds));
   if (options.chunk_bytes < 1 || options.inline_bytes < 0)
     fail(fmt::format("launch: chunk_bytes {} or inline_bytes {} is too small", options.chunk_bytes,
                      options.inline_bytes));
+  if (options.network && options.network->ranks_per_node < 0)
+    fail(fmt::format("launch: ranks_per_node {}, 0 (flat) or more expected",
+                     options.network->ranks_per_node));
   if (options.network && options.network->ranks_per_node > 0 && options.network->cards_per_node < 1)
     fail(fmt::format("launch: cards_per_node {}, at least 1 expected",
                      options.network->cards_per_node));
@@ -169,8 +175,7 @@ void check(const LaunchOptions& options) {
 void launch(const LaunchOptions& options, const std::function<void(Rank)>& body) {
   check(options);
   // Who sleeps along is late without being lost.
-  constexpr double kPacedTimeoutSeconds = 1e6;
-  const double timeout = options.pace > 0 ? kPacedTimeoutSeconds : options.timeout_seconds;
+  const double timeout = options.pace > 0 ? kLongTimeoutSeconds : options.timeout_seconds;
   thread::WorldOptions world_options{options.ranks, timeout, options.network, options.chunk_bytes,
                                      options.inline_bytes};
   Run run{options, body, thread::make_world_group(world_options, "world"), {}, {}, 0, {}};

@@ -223,6 +223,33 @@ TEST_F(CommunicatorTest, CountsStepsAndMessagesOfPlansOnly) {
   EXPECT_EQ(stats[CommOp::AllReduce].payload_bytes, 24);
 }
 
+TEST_F(CommunicatorTest, RefusesPlansThatLeaveTheRanksOrTheBuffers) {
+  const Tensor x = f32(3);
+  const auto message = [&](const auto& add) {
+    PlanTable plans;
+    plans[CommOp::AllReduce] = [&](const Collective&, int, int) {
+      Plan plan{.name = "odd"};
+      add(plan);
+      return plan;
+    };
+    comm_.use_plans(plans);
+    return message_of([&] { comm_.all_reduce(x).wait(); });
+  };
+  const Piece whole{Piece::Where::Out, 0, 3};
+  EXPECT_EQ(message([&](Plan& plan) { plan.send(4, whole), plan.end_step(); }),
+            "tp, rank 1: all_reduce: plan \"odd\": peer 4 is not a rank of [0, size 4)");
+  EXPECT_EQ(message([&](Plan& plan) {
+              plan.recv(0, {Piece::Where::Scratch, 0, 1}), plan.end_step();
+            }),
+            "tp, rank 1: all_reduce: plan \"odd\": elements [0, 1) of a buffer of 0");
+  EXPECT_EQ(message([&](Plan& plan) {
+              plan.copy({Piece::Where::Out, 0, 2}, whole), plan.end_step();
+            }),
+            "tp, rank 1: all_reduce: plan \"odd\": 3 elements are copied or added to 2");
+  EXPECT_EQ(message([&](Plan& plan) { plan.send(0, whole); }),
+            "tp, rank 1: all_reduce: plan \"odd\": its last step has no end");
+}
+
 TEST(WaitAny, TakesAnOperationThatIsOverAndNeedsOne) {
   std::vector<Work> works(2);
   EXPECT_EQ(wait_any(works), 0U);

@@ -51,6 +51,7 @@ class CopyJob final : public Job {
 
 std::unique_ptr<Side> Mailbox::meet(int from, Channel channel, bool is_send, Side side) {
   const std::lock_guard lock(mutex_);
+  if (side.owner->world().has_failed()) return nullptr;  // its owner may have withdrawn already
   Queue& queue = queues_[{from, channel}];
   std::deque<Side>& others = is_send ? queue.recvs : queue.sends;
   if (others.empty()) {

@@ -65,7 +65,9 @@ Extent extent_of(std::span<const Post> posts) {
 
 void run_row(std::span<const Post> posts, std::int64_t row, std::int64_t begin, std::int64_t end) {
   const Call& call = posts[0].call;
-  const std::size_t n = posts.size(), size = size_of(call.dtype);
+  // A rank that moves nothing in all_to_all_v may have any type.
+  const auto typed = static_cast<std::size_t>(call.op == CommOp::AllToAllV ? row : 0);
+  const std::size_t n = posts.size(), size = size_of(posts[typed].call.dtype);
   const auto at = [&](std::int64_t element) { return static_cast<std::size_t>(element) * size; };
   const std::size_t bytes = at(end - begin), first = at(begin);
   const std::size_t chunk = at(row * call.count) + first;  // in a buffer of all chunks

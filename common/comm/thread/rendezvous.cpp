@@ -24,6 +24,7 @@ std::int64_t back_of(std::uint64_t taken) { return static_cast<std::int64_t>(tak
 // Operations in flight before a rank waits for the slowest; fewer for very many ranks, since a
 // cell has a post per rank.
 std::uint64_t cells_for(int ranks) {
+  if (ranks == 1) return 1;  // nobody to wait for
   return static_cast<std::uint64_t>(std::clamp(4096 / ranks, 4, 64));
 }
 
@@ -75,7 +76,7 @@ bool Rendezvous::check(const Cell& here) const {
   const Post* posts = here.posts.get();
   for (std::size_t r = 1; r < n; ++r) {
     const Call &a = posts[0].call, &b = posts[r].call;
-    const bool moves_nothing = a.count == 0 && b.count == 0 && a.op != CommOp::AllToAllV;
+    const bool moves_nothing = a.count == 0 && b.count == 0;  // so that types do not matter
     if (a != b && !(a.op == b.op && a.peer == b.peer && moves_nothing))
       return fail(0, r, to_string(a), to_string(b));
     if (a.op == CommOp::Split && *posts[0].details->name != *posts[r].details->name)
@@ -84,13 +85,16 @@ bool Rendezvous::check(const Cell& here) const {
   }
   if (posts[0].call.op == CommOp::AllToAllV)
     for (std::size_t a = 0; a < n; ++a)
-      for (std::size_t b = 0; b < n; ++b)
+      for (std::size_t b = 0; b < n; ++b) {
+        if (posts[a].details->send_counts[b] > 0 && posts[a].call.dtype != posts[b].call.dtype)
+          return fail(b, a, to_string(posts[b].call), to_string(posts[a].call));
         if (posts[a].details->send_counts[b] != posts[b].details->recv_counts[a])
           return fail(
               b, a,
               fmt::format("all_to_all_v expecting {} from it", posts[b].details->recv_counts[a]),
               fmt::format("all_to_all_v with {} for rank {}", posts[a].details->send_counts[b],
                           group_.ranks[b]));
+      }
   return true;
 }
 
@@ -114,6 +118,7 @@ void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
     cuts =
         std::min({cuts, extent.row_elements, static_cast<std::int64_t>(kSideMask) / extent.rows});
   }
+  here.taken.store(~std::uint64_t{0});  // who still looks at the cell's last use takes nothing
   const std::int64_t pieces = std::max<std::int64_t>(1, extent.rows * cuts);
   here.pieces.store(pieces, std::memory_order_relaxed);
   here.unfinished.store(pieces, std::memory_order_relaxed);
@@ -129,11 +134,13 @@ void Rendezvous::start(int rank, std::uint64_t k) {
     group_.world->push(std::make_shared<PieceJob>(group_.shared_from_this(), k));
 }
 
-// The first half of the world's ranks take pieces from the front and the others from the back: each
+// The first half of the ranks takes pieces from the front and the others from the back: each
 // reads on where it was, and finds in its own cache next time what it left there.
 bool Rendezvous::run_piece(int rank, std::uint64_t k) {
   Cell& here = cell(k);
-  const bool from_back = 2 * (rank + 1) > group_.world->options().ranks && rank > 0;
+  const auto member = std::find(group_.ranks.begin(), group_.ranks.end(), rank);
+  const bool from_back =
+      member != group_.ranks.end() && 2 * (member - group_.ranks.begin()) >= group_.size();
   std::uint64_t taken = here.taken.load();
   do {
     if (taken >> kTakenBits != k || front_of(taken) + back_of(taken) >= here.pieces) return false;
@@ -143,7 +150,8 @@ bool Rendezvous::run_piece(int rank, std::uint64_t k) {
   // After a failure buffers may go away: see withdraw().
   const bool runs = !group_.world->has_failed();
   if (runs) here.posts[0].call.op == CommOp::Split ? split(here, k) : run(here, piece);
-  if (here.unfinished.fetch_sub(1) == 1 && runs) complete(rank, k);
+  // Not if a piece was left out.
+  if (here.unfinished.fetch_sub(1) == 1 && !group_.world->has_failed()) complete(rank, k);
   return !is_last_piece;
 }
 

@@ -127,10 +127,6 @@ class ThreadCommunicator final : public Communicator {
         group_(std::move(group)),
         world_(*group_->world),
         world_rank_(group_->world_rank(rank)) {}
-  // The helper may be the last to hold a world, and cannot end itself.
-  ~ThreadCommunicator() override {
-    if (world_.options().ranks == 1) world_.stop();
-  }
 
  private:
   bool runs_only_plans() const override { return world_.is_virtual(); }

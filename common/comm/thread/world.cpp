@@ -48,6 +48,7 @@ void World::stop() {
   }
   helper_wake_.notify_all();
   if (helper_.joinable()) helper_.join();
+  jobs_.clear();  // they hold groups, and these the world
 }
 
 const std::string* World::keep(const std::string& name) {
@@ -132,17 +133,21 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
     me.mode = mode;
     me.decided = false;
     undecided_ += mode != Mode::First;
+    std::uint64_t jobs_before = jobs_done_;
     while (!is_settled(me) && !has_failed()) {
       if (run_job(rank, lock)) continue;
       const Time now = std::chrono::steady_clock::now();
-      if (now >= deadline && mode == Mode::First && missing_of(rank).empty())
-        deadline = now + patience;  // all are there: it is being worked on
-      else if (now >= deadline)
+      if (now >= deadline && ((mode == Mode::First && missing_of(rank).empty()) ||
+                              (is_virtual() && jobs_done_ != jobs_before))) {
+        deadline = now + patience;  // it is being worked on
+        jobs_before = jobs_done_;
+      } else if (now >= deadline) {
         fail_locked(diagnose(rank, std::chrono::duration<double>(now - start).count()));
-      else if (!is_last_awake())
+      } else if (!is_last_awake()) {
         park(me, lock, deadline);
-      else if (!decide(lock))
+      } else if (!decide(lock)) {
         fail_locked(diagnose(rank, 0));  // nobody is left who could end this
+      }
     }
     index = mode == Mode::Earliest ? earliest_over(me) : first_over(what);
     undecided_ -= mode != Mode::First;
@@ -214,8 +219,7 @@ void World::offer_jobs() {
       wake(**rank);
       --wanted;
     }
-  if (wanted <= 0 || looking() > 0) return;
-  if (stop_) return;
+  if (wanted <= 0 || looking() > 0 || stop_ || options_.ranks == 1) return;
   if (!helper_.joinable()) helper_ = std::thread([this] { help(); });
   helper_wake_.notify_one();
 }
@@ -243,6 +247,7 @@ bool World::run_job(int rank, Lock& lock) {
     job_count_.fetch_sub(1);
   };
   if (!job->is_shared()) remove();
+  ++jobs_done_;
   lock.unlock();
   const bool more = job->run_piece(rank);
   lock.lock();

@@ -187,9 +187,10 @@ class World {
   std::deque<std::shared_ptr<Job>> jobs_;
   std::atomic<int> job_count_ = 0;
 
-  int running_;        // ranks that are neither parked nor finished
-  int parked_ = 0;     // and not woken
-  int waiting_ = 0;    // in block(), parked or not
+  int running_;      // ranks that are neither parked nor finished
+  int parked_ = 0;   // and not woken
+  int waiting_ = 0;  // in block(), parked or not
+  std::uint64_t jobs_done_ = 0;
   int undecided_ = 0;  // virtual time: in wait_any or done()
   std::map<std::tuple<double, int, int, std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>,
            CardMessage>
