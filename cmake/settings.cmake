@@ -4,7 +4,8 @@ include(CheckCXXCompilerFlag)
 option(AISC_NATIVE "Compile for the processor of this machine" ON)
 option(AISC_WERROR "Treat warnings as errors (CI does)" OFF)
 option(AISC_TESTS "Build the tests" ON)
-option(AISC_FUZZ "Build the fuzzer (clang; preset fuzz)" OFF)
+option(AISC_PROGRAMS "Build the programs and benchmarks, not only libraries and tests" ON)
+option(AISC_FUZZ "Build the fuzzer (clang; preset asan)" OFF)
 option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" ON)
 option(AISC_CUDA "Build the CUDA device" OFF)
 option(AISC_MPI "Build the MPI backend when MPI is found" ON)
@@ -19,6 +20,11 @@ endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
   message(FATAL_ERROR "The compiler is Clang ${CMAKE_CXX_COMPILER_VERSION} "
     "(${CMAKE_CXX_COMPILER}); Clang 14 or newer is needed.")
+endif()
+
+if(AISC_FUZZ AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "The compiler is ${CMAKE_CXX_COMPILER}; the fuzzer needs Clang. "
+    "-DAISC_FUZZ=OFF does without it.")
 endif()
 
 get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)

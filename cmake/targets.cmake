@@ -41,6 +41,12 @@ function(aisc_program target)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LIBS} aisc_settings ${AISC_PRIVATE_LIBS})
   target_compile_definitions(${target} PRIVATE "AISC_SOURCE_DIR=\"${AISC_ROOT}\"")
+  if(AISC_SANITIZE AND NOT target MATCHES "^(ops|nn)_test")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  if(NOT AISC_PROGRAMS)
+    set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 # FOLDERS are subfolders compiled into the same library (ops/cpu).
@@ -150,6 +156,7 @@ endfunction()
 # orders, and has to leave out the runtime itself.
 set(AISC_TEST_ENVIRONMENT
   OMP_WAIT_POLICY=passive
+  "LSAN_OPTIONS=suppressions=${AISC_ROOT}/cmake/lsan.supp:print_suppressions=0"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 
@@ -162,6 +169,7 @@ function(aisc_test name)
   set(target ${name}_test)
   aisc_program(${target} SOURCES ${arg_SOURCES}
     LIBS aisc_test_support ${arg_LIBS} GTest::gtest_main GTest::gmock)
+  set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
   set(labels ${name} ${arg_LABELS})
   if(NOT arg_BACKENDS OR "thread" IN_LIST arg_BACKENDS)
     gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases

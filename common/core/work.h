@@ -28,8 +28,8 @@ class PendingOperation {
 
 // Default-constructed: already over. wait(): what follows comes after the operation; it blocks for
 // CPU buffers; for CUDA the compute stream waits and the host goes on. The destructor waits too; an
-// error that it meets is thrown by the next call on the communicator. In virtual time done() changes
-// only with the clock: who asks in a loop must advance it.
+// error that it meets is thrown by the next call on the communicator. In virtual time done()
+// changes only with the clock: who asks in a loop must advance it.
 class [[nodiscard]] Work {
  public:
   Work() = default;

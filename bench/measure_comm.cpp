@@ -1,0 +1,228 @@
+#include "bench/measure_comm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "bench/bare_loops.h"
+#include "bench/raw_mpi_process.h"
+#include "common/comm/launch.h"
+#include "common/core/error.h"
+#include "common/core/machine.h"
+
+namespace aisc {
+namespace {
+
+constexpr double kBatchSeconds = 1e-3;
+constexpr std::size_t kFewestRounds = 5, kMostRounds = 101;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What rank 0 has all ranks do next.
+struct Job {
+  enum class Backend { Thread, Bare, None } backend = Backend::None;  // None: the end
+  const CommCase* what = nullptr;
+  std::int64_t calls = 0;  // 0: check the output of one
+};
+
+// What the ranks of one launch share beside their communicator. Between jobs all but rank 0 sleep,
+// since other programs are measured then.
+struct Team {
+  explicit Team(int ranks)
+      : bare(ranks, available_cores()), wrong(static_cast<std::size_t>(ranks)) {}
+
+  BareLoops bare;
+  std::vector<std::string> wrong;  // what each rank's check says
+  Job job;                         // stays until all have ended it, which a barrier tells
+  std::atomic<int> posted{0};
+};
+
+// One rank with its buffers, which both backends use.
+class Member {
+ public:
+  Member(const Rank& rank, Team& team, std::int64_t most_elements)
+      : rank_(rank),
+        team_(team),
+        in_({most_elements}, DType::F32, rank.device, Purpose::Workspace),
+        out_({most_elements}, DType::F32, rank.device, Purpose::Workspace) {
+    team.bare.set_buffers(rank.world.rank(), in_.data<float>(), out_.data<float>());
+  }
+
+  // Rank 0: has all ranks do the job. Returns seconds per call.
+  double lead(const Job& job) {
+    team_.job = job;
+    team_.posted.fetch_add(1, std::memory_order_release);
+    team_.posted.notify_all();
+    return run(job);
+  }
+
+  // The others: return when rank 0 posts the end.
+  void follow() {
+    for (int seen = 0;; ++seen) {
+      team_.posted.wait(seen, std::memory_order_acquire);
+      const Job job = team_.job;
+      if (job.backend == Job::Backend::None) return;
+      run(job);
+    }
+  }
+
+ private:
+  double run(const Job& job);
+
+  Rank rank_;
+  Team& team_;
+  Tensor in_, out_;
+};
+
+double Member::run(const Job& job) {
+  if (job.backend == Job::Backend::None) return 0;
+  const CommCase& c = *job.what;
+  const int rank = rank_.world.rank();
+  const View in = in_.view().flat(0, c.in_count()), out = out_.view().flat(0, c.out_count());
+  const auto call = [&] {
+    if (job.backend == Job::Backend::Bare)
+      team_.bare.run(c, rank);
+    else
+      start(rank_.world, c, in, out).wait();
+  };
+  const auto barrier = [&] {
+    if (job.backend == Job::Backend::Bare)
+      team_.bare.barrier(rank);
+    else
+      rank_.world.barrier();  // comm: nothing; the ranks begin and end together
+  };
+  if (job.calls == 0) {
+    c.fill(rank, in_.values<float>(), out_.values<float>());
+    call();
+    team_.wrong[static_cast<std::size_t>(rank)] = c.check(rank, out_.values<float>());
+    barrier();
+    return 0;
+  }
+  // In place, sums of sums soon are infinite, which takes no longer to add.
+  call();
+  barrier();
+  const double begin = seconds_now();
+  for (std::int64_t i = 0; i < job.calls; ++i) call();
+  barrier();
+  return (seconds_now() - begin) / static_cast<double>(job.calls);
+}
+
+// One of the backends of a case: seconds per call of so many calls, or with 0 calls a check.
+struct Contender {
+  std::string name;
+  std::function<double(std::int64_t)> measure;
+  std::int64_t calls = 1;
+  std::vector<double> rounds{};
+
+  void prepare() {
+    measure(0);
+    for (int i = 0; i < 2; ++i)
+      calls = std::max<std::int64_t>(1, std::llround(kBatchSeconds / measure(calls)));
+  }
+};
+
+std::vector<Contender> contenders(const CommCase& c, Member& member, Team& team,
+                                  RawMpiProcess* mpi) {
+  const auto ours = [&](Job::Backend backend) {
+    return [&c, &member, &team, backend](std::int64_t calls) {
+      const double seconds = member.lead({backend, &c, calls});
+      if (calls == 0)
+        for (const std::string& wrong : team.wrong)
+          if (!wrong.empty()) fail(wrong);
+      return seconds;
+    };
+  };
+  std::vector<Contender> all{{"thread", ours(Job::Backend::Thread)},
+                             {"bare", ours(Job::Backend::Bare)}};
+  if (mpi) all.push_back({"raw-mpi", [&c, mpi](std::int64_t calls) { return mpi->ask(c, calls); }});
+  return all;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Work start(Communicator& world, const CommCase& c, const View& in, const View& out) {
+  switch (c.op()) {
+    case CommOp::AllReduce:
+      return world.all_reduce(out);  // comm: the sum of all ranks' buffers to all
+    case CommOp::ReduceScatter:
+      return world.reduce_scatter(in, out);  // comm: of the sum a chunk to each
+    case CommOp::AllGather:
+      return world.all_gather(in, out);  // comm: a chunk of each to all
+    case CommOp::AllToAll:
+      return world.all_to_all(in, out);  // comm: a chunk of each to each
+    default:
+      return world.broadcast(out, 0);  // comm: rank 0's buffer to all
+  }
+}
+
+double measure_round_trip() {
+  constexpr int kTrips = 2000;
+  struct alignas(128) {
+    std::atomic<int> value{0};
+  } line;
+  double best = std::numeric_limits<double>::infinity();
+  launch({.ranks = 2}, [&](const Rank& rank) {
+    const int mine = rank.world.rank();
+    for (int trial = 0; trial < 5; ++trial) {
+      rank.world.barrier();  // comm: nothing; both threads are awake
+      const double begin = seconds_now();
+      for (int trip = 2 * kTrips * trial; trip < 2 * kTrips * (trial + 1); ++trip) {
+        if (trip % 2 != mine) continue;
+        while (line.value.load(std::memory_order_acquire) != trip) continue;
+        line.value.store(trip + 1, std::memory_order_release);
+      }
+      if (mine == 0) best = std::min(best, (seconds_now() - begin) / kTrips);
+    }
+  });
+  return best;
+}
+
+void measure_comm(const MeasureOptions& options, const std::function<void(const CommRow&)>& row) {
+  const double begin = seconds_now();
+  const auto measured = [&](const CommCase& c, double until, Member& member, Team& team,
+                            RawMpiProcess* mpi) {
+    std::vector<Contender> all = contenders(c, member, team, mpi);
+    for (Contender& x : all) x.prepare();
+    for (std::size_t round = 0;
+         round < kFewestRounds || (round < kMostRounds && seconds_now() < until); ++round)
+      for (Contender& x : all) x.rounds.push_back(x.measure(x.calls));
+    for (const Contender& x : all) row({x.name, c, median(x.rounds), x.rounds});
+  };
+  const std::vector<CommCase>& cases = options.cases;
+  for (std::size_t first = 0, last; first < cases.size(); first = last) {
+    std::int64_t most = 0;
+    for (last = first; last < cases.size() && cases[last].ranks() == cases[first].ranks(); ++last)
+      most = std::max(most, cases[last].count());
+    const int ranks = cases[first].ranks();
+    std::optional<RawMpiProcess> mpi;
+    if (options.mpi == MeasureOptions::Mpi::Use) mpi.emplace(ranks);
+    Team team(ranks);
+    launch({.ranks = ranks}, [&](const Rank& rank) {
+      Member member(rank, team, most);
+      rank.world.barrier();  // comm: the buffers of all are known
+      if (rank.world.rank() != 0) return member.follow();
+      try {
+        for (std::size_t i = first; i < last; ++i) {
+          const double share = static_cast<double>(i + 1) / static_cast<double>(cases.size());
+          measured(cases[i], begin + options.seconds * share, member, team, mpi ? &*mpi : nullptr);
+        }
+      } catch (...) {
+        member.lead({});
+        throw;
+      }
+      member.lead({});
+    });
+  }
+}
+
+}  // namespace aisc
