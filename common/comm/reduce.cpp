@@ -107,15 +107,22 @@ void collect(Wide<T>* tile, std::span<const void* const> ins, std::int64_t begin
   }
 }
 
-template <class T>
-void spread(const Wide<T>* tile, T* a, T* b, T* c, T* d, std::int64_t n) {
+template <int N, class T>
+void spread(const Wide<T>* tile, std::span<void* const> outs, std::int64_t begin, std::int64_t n) {
+  T* out[N];
+  for (std::size_t j = 0; j < N; ++j) out[j] = static_cast<T*>(outs[j]) + begin;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    store(a[i], tile[i]);
-    store(b[i], tile[i]);
-    store(c[i], tile[i]);
-    store(d[i], tile[i]);
-  }
+  for (std::int64_t i = 0; i < n; ++i)
+    for (int j = 0; j < N; ++j) store(out[j][i], tile[i]);
+}
+
+// Calls f(N, the next N of `pointers`) for N 4 as often as possible, then 2 and 1.
+template <class Pointer, class F>
+void by_four(std::span<Pointer> pointers, F&& f) {
+  for (; pointers.size() >= 4; pointers = pointers.subspan(4))
+    f(std::integral_constant<int, 4>{}, pointers);
+  if (pointers.size() >= 2) f(std::integral_constant<int, 2>{}, pointers);
+  if (pointers.size() % 2 == 1) f(std::integral_constant<int, 1>{}, pointers.last(1));
 }
 
 // Short, so that all streams advance side by side: 8 buffers of 64 MiB take 1.7 times as long with
@@ -131,22 +138,9 @@ void all(std::span<const void* const> ins, std::span<void* const> outs, std::int
     const std::int64_t n = std::min(kTile, count - begin);
     const T* first = static_cast<const T*>(ins[0]) + begin;
     for (std::int64_t i = 0; i < n; ++i) tile[i] = load(first[i]);
-    for (auto rest = ins.subspan(1); !rest.empty();) {
-      const std::size_t width = rest.size() >= 4 ? 4 : rest.size() >= 2 ? 2 : 1;
-      if (width == 4)
-        collect<4, T>(tile, rest, begin, n, op);
-      else if (width == 2)
-        collect<2, T>(tile, rest, begin, n, op);
-      else
-        collect<1, T>(tile, rest, begin, n, op);
-      rest = rest.subspan(width);
-    }
-    // Four outputs at a time; where fewer are left the last is written again.
-    const auto out = [&](std::size_t j) {
-      return static_cast<T*>(outs[std::min(j, outs.size() - 1)]) + begin;
-    };
-    for (std::size_t j = 0; j < outs.size(); j += 4)
-      spread(tile, out(j), out(j + 1), out(j + 2), out(j + 3), n);
+    by_four(ins.subspan(1),
+            [&](auto width, auto group) { collect<width, T>(tile, group, begin, n, op); });
+    by_four(outs, [&](auto width, auto group) { spread<width, T>(tile, group, begin, n); });
   }
 }
 

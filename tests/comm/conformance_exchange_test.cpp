@@ -1,9 +1,7 @@
-// Conformance of every backend: messages between two ranks, and the Works that stand for them.
+// Conformance of every backend: messages between two ranks.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <thread>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "tests/support/conformance.h"
@@ -12,14 +10,6 @@ namespace aisc::conformance {
 namespace {
 
 class Messages : public EachBackend {};
-
-// Lets time pass until `work` is over: the wall's goes by itself, the virtual one does not.
-void poll(Work& work, Rank& rank) {
-  while (!work.done()) {
-    if (rank.clock.is_virtual()) rank.clock.advance(0x1p-10);
-    std::this_thread::yield();
-  }
-}
 
 TEST_P(Messages, ExchangeSendsEveryRankAnotherNumberOfElements) {
   run([](Rank rank) {
@@ -115,125 +105,7 @@ TEST_P(Messages, RunBesideCollectives) {
   });
 }
 
-TEST_P(Messages, WorkIsDoneOnceItsOtherSideHasCome) {
-  run([](Rank rank) {
-    const int me = rank.world.rank(), size = rank.world.size();
-    const int next = (me + 1) % size, previous = (me + size - 1) % size;
-    const Guarded in(3, DType::F32, rank.device, sent_by(me));
-    const Guarded out(3, DType::F32, rank.device);
-    Work recv = rank.world.recv(out.view(), previous);
-    if (!rank.clock.is_virtual()) {
-      EXPECT_FALSE(recv.done());
-      rank.world.barrier();  // nobody has sent before all have asked
-    }
-    Work send = rank.world.send(in.view(), next);
-    poll(recv, rank);
-    recv.wait();
-    poll(send, rank);
-    send.wait();
-    EXPECT_TRUE(recv.done());
-    out.expect(sent_by(previous), "recv after done()");
-
-    const Guarded x(1000, DType::F32, rank.device, summand(ReduceOp::Sum, me));
-    Work sum = rank.world.all_reduce(x.view());
-    poll(sum, rank);
-    sum.wait();
-    x.expect(reduced(ReduceOp::Sum, size), "all_reduce after done()");
-  });
-}
-
-TEST_P(Messages, WaitAnyReturnsEachWorkOnce) {
-  run([](Rank rank) {
-    const int me = rank.world.rank(), size = rank.world.size();
-    std::vector<Guarded> in, out;
-    std::vector<Work> recvs, sends;
-    for (int other = 0; other < size; ++other) {
-      in.emplace_back(10, DType::F32, rank.device, sent_by(me, other));
-      out.emplace_back(10, DType::F32, rank.device);
-    }
-    for (int other = 0; other < size; ++other)
-      recvs.push_back(rank.world.recv(out[static_cast<std::size_t>(other)].view(), other));
-    for (int other = 0; other < size; ++other)
-      sends.push_back(rank.world.send(in[static_cast<std::size_t>(other)].view(), other));
-    std::vector<int> sources(static_cast<std::size_t>(size));
-    for (int other = 0; other < size; ++other) sources[static_cast<std::size_t>(other)] = other;
-    while (!recvs.empty()) {
-      const std::size_t index = wait_any(recvs);
-      ASSERT_LT(index, recvs.size());
-      EXPECT_TRUE(recvs[index].done()) << "must be empty";
-      const int source = sources[index];
-      out[static_cast<std::size_t>(source)].expect(sent_by(source, me), "recv after wait_any");
-      recvs.erase(recvs.begin() + static_cast<std::ptrdiff_t>(index));
-      sources.erase(sources.begin() + static_cast<std::ptrdiff_t>(index));
-    }
-    for (Work& send : sends) send.wait();
-  });
-}
-
-TEST_P(Messages, WaitAnyTakesTheOneThatIsOver) {
-  run([](Rank rank) {
-    const int me = rank.world.rank(), size = rank.world.size();
-    const Guarded early(10, DType::F32, rank.device, sent_by(me));
-    const Guarded late(10, DType::F32, rank.device, sent_by(me, 1));
-    const int next = (me + 1) % size, previous = (me + size - 1) % size;
-    const auto side = rank.world.split(0, me, "side");
-    std::array<Work, 2> works;
-    works[0] = side->recv(late.view(), previous);
-    works[1] = rank.world.all_reduce(early.view());
-    EXPECT_EQ(wait_any(works), 1U);
-    rank.world.barrier();  // nobody sends before all have returned from wait_any
-    const Guarded in(10, DType::F32, rank.device, sent_by(me, 1));
-    Work send = side->send(in.view(), next);
-    works[0].wait();
-    send.wait();
-    late.expect(sent_by(previous, 1), "recv that wait_any left");
-  });
-}
-
-TEST_P(Messages, WorkThatIsMovedOrDroppedIsDoneAllTheSame) {
-  run([](Rank rank) {
-    const int me = rank.world.rank(), size = rank.world.size();
-    const Guarded moved(1000, DType::F32, rank.device, summand(ReduceOp::Sum, me));
-    const Guarded dropped(1000, DType::F32, rank.device, summand(ReduceOp::Sum, me));
-    const Guarded replaced(1000, DType::F32, rank.device, summand(ReduceOp::Sum, me));
-    {
-      const Work end_of_scope = rank.world.all_reduce(dropped.view());
-      Work first = rank.world.all_reduce(moved.view());
-      Work second = std::move(first);
-      first.wait();  // empty: over at once
-      second.wait();
-      second = rank.world.all_reduce(replaced.view());
-      second = Work();
-      replaced.expect(reduced(ReduceOp::Sum, size), "all_reduce whose Work was replaced");
-    }
-    moved.expect(reduced(ReduceOp::Sum, size), "all_reduce whose Work was moved");
-    dropped.expect(reduced(ReduceOp::Sum, size), "all_reduce whose Work was dropped");
-  });
-}
-
-TEST_P(Messages, WorkHoldsAShareOfItsTensors) {
-  run([](Rank rank) {
-    const int me = rank.world.rank(), size = rank.world.size();
-    const int next = (me + 1) % size, previous = (me + size - 1) % size;
-    const Guarded in(1000, DType::F32, rank.device, sent_by(me));
-    const Guarded out(1000, DType::F32, rank.device);
-    Tensor given({1000}, DType::F32, rank.device);
-    rank.device.copy(given, in.view());
-    Work send = rank.world.send(given, next);
-    given = Tensor();
-    rank.world.recv(out.view(), previous).wait();
-    send.wait();
-    out.expect(sent_by(previous), "recv of a tensor that its sender has given away");
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(EachBackend, Messages, kBackends, name_of_case);
-
-TEST(WaitAny, TakesTheFirstThatIsEmptyAndRefusesNone) {
-  std::array<Work, 2> empty;
-  EXPECT_EQ(wait_any(empty), 0U);
-  EXPECT_THROW(wait_any({}), Error);
-}
 
 }  // namespace
 }  // namespace aisc::conformance

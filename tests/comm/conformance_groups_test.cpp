@@ -168,6 +168,29 @@ TEST_P(Groups, MessagesAndCollectivesOfTwoGroupsDoNotMix) {
   });
 }
 
+// Collectives by plan and others, in one order on one communicator.
+TEST_P(Groups, SomeCollectivesByPlanAndSomeNot) {
+  run([](Rank rank) {
+    PlanTable plans;
+    plans[CommOp::AllReduce] = tree_all_reduce;
+    plans[CommOp::AllGather] = ring_all_gather;
+    rank.world.use_plans(plans);
+    const auto part = rank.world.split(0, 0, "part");  // inherits them
+    std::deque<SevenCalls> calls;
+    std::vector<Work> works;
+    for (Communicator* comm : {part.get(), &rank.world, part.get()})
+      calls.emplace_back(*comm, rank.device, 1000);
+    for (SevenCalls& seven : calls)
+      for (Work& work : seven.issue()) works.push_back(std::move(work));
+    while (!works.empty()) {
+      works.back().wait();
+      works.pop_back();
+    }
+    for (const SevenCalls& seven : calls) seven.expect();
+    EXPECT_GT(part->stats().steps, 0);
+  });
+}
+
 // The same on every backend, whatever carries the bytes.
 TEST_P(Groups, StatisticsCountCallsAndPayload) {
   run([](Rank rank) {
@@ -194,7 +217,8 @@ TEST_P(Groups, StatisticsCountCallsAndPayload) {
 
 INSTANTIATE_TEST_SUITE_P(EachBackend, Groups, kBackends, name_of_case);
 
-// What goes on beside the callers; under LateComm nothing does.
+// What goes on beside the callers. Under LateComm nothing does; and what shares network cards waits
+// until all ranks wait, since only then it is known what was sent before.
 class Progress : public EachBackend {};
 
 // Looks away from the communicator until `count` ranks are there, or for ever so long.

@@ -144,6 +144,41 @@ TEST_P(Faults, CycleOfACollectiveAndAMessageIsNamed) {
                             HasSubstr("rank 1 in recv(3 x F32) from 0")));
 }
 
+// Who polls does not poll for ever: the operation is done, with an error.
+TEST_P(Faults, WorkIsDoneAfterAFailure) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    if (rank.world.rank() == 1) fail("the corpus is empty");
+    Work recv = rank.world.recv(tensor(rank, 3), 1);
+    while (!recv.done()) {
+      if (rank.clock.is_virtual()) rank.clock.advance(1);
+      std::this_thread::yield();
+    }
+    recv.wait();
+  });
+  EXPECT_EQ(outcome.ranks[0], "rank 1 failed: the corpus is empty");
+}
+
+// Rank 0 waits for 1, which waits for 2, which is the one that does not come.
+TEST_P(Faults, RankAtTheEndOfAChainIsNamed) {
+  const Outcome outcome = run(3, [](Rank rank) {
+    const int me = rank.world.rank();
+    if (me < 2) rank.world.recv(tensor(rank, 3), me + 1).wait();
+  });
+  expect_all_but(2, outcome,
+                 AllOf(HasSubstr("world: rank 2 has not"), HasSubstr("it has returned"),
+                       HasSubstr("rank 1's recv(3 x F32) from 2")));
+}
+
+TEST_P(Faults, EightMissingRanksAreNamedAndTheOthersCounted) {
+  const Outcome outcome = run(12, [](Rank rank) {
+    if (rank.world.rank() == 0) rank.world.gather(tensor(rank, 1), tensor(rank, 12), 0).wait();
+  });
+  EXPECT_THAT(outcome.ranks[0],
+              AllOf(HasSubstr("rank 1 has not arrived at gather(1 x F32, root 0)"),
+                    HasSubstr("rank 8 has not"), ::testing::Not(HasSubstr("rank 9 has not")),
+                    HasSubstr("3 more are missing")));
+}
+
 TEST_P(Faults, AfterAnErrorEveryCallOfTheseRanksFails) {
   const Outcome outcome = run(2, [](Rank rank) {
     const auto side = rank.world.split(0, 0, "side");
@@ -231,6 +266,19 @@ TEST_P(Timeouts, CycleBesideARankThatRunsIsNamedWithinTheTimeout) {
       2, outcome,
       AllOf(HasSubstr("world: "), HasSubstr("cycle"), HasSubstr(" after "),
             HasSubstr("rank 0 in send(3 x F32) to 1"), HasSubstr("rank 1 in send(3 x F32) to 0")));
+}
+
+TEST_P(Timeouts, HoldForOperationsInLineBehindOthers) {
+  std::atomic<bool> over = false;
+  const Outcome outcome = run_impatiently(2, [&](Rank rank) {
+    if (rank.world.rank() == 1) return idle_until(over);
+    Work first = rank.world.all_reduce(tensor(rank, 3));
+    Work second = rank.world.all_reduce(tensor(rank, 4));
+    tell(over, [&] { second.wait(); });
+  });
+  EXPECT_TRUE(over);
+  EXPECT_THAT(outcome.ranks[0], AllOf(HasSubstr("world: rank 1 has not arrived at all_reduce("),
+                                      HasSubstr(" after "), HasSubstr("it has called nothing")));
 }
 
 INSTANTIATE_TEST_SUITE_P(EachBackend, Timeouts,

@@ -175,6 +175,49 @@ TEST(Nodes, CardIsFreeAgainWhenTheBytesHavePassed) {
   EXPECT_EQ(times[3], 8 + kCardLatency + kCardBytes);
 }
 
+TEST(Nodes, CardsWorkInBothDirectionsAtOnce) {
+  const auto times = end_times({.ranks = 4, .network = nodes(1)}, [](Rank rank) {
+    const int me = rank.world.rank();
+    if (me == 0 || me == 3) rank.world.send(f32(rank, 256), (me + 2) % 4).wait();
+    if (me == 1 || me == 2) rank.world.recv(f32(rank, 256), (me + 2) % 4).wait();
+  });
+  EXPECT_EQ(times, std::vector<double>(4, kCardLatency + kCardBytes));
+}
+
+// Ranks 0 and 2, on nodes of their own, send to node 2: its card takes one after the other.
+TEST(Nodes, MessagesFromTwoNodesTakeTurnsOnTheReceiversCard) {
+  const auto times = end_times({.ranks = 6, .network = nodes(1)}, [](Rank rank) {
+    const int me = rank.world.rank();
+    if (me == 0 || me == 2) rank.world.send(f32(rank, 256), me / 2 + 4).wait();
+    if (me == 4 || me == 5) rank.world.recv(f32(rank, 256), (me - 4) * 2).wait();
+  });
+  EXPECT_EQ(times[4], kCardLatency + kCardBytes);
+  EXPECT_EQ(times[5], kCardLatency + 2 * kCardBytes);
+}
+
+// Two messages of a group, one by itself, and a collective's, which goes to rank 2 first.
+TEST(Nodes, MessagesOfOneRankAndTimePassInOrderOfIssue) {
+  std::vector<double> received(4);
+  const auto times = end_times({.ranks = 4, .network = nodes(1)}, [&](Rank rank) {
+    const int me = rank.world.rank();
+    std::vector<Work> messages;
+    if (me == 0) {
+      const Transfer both[] = {{.in = f32(rank, 256), .to = 3}, {.in = f32(rank, 256), .to = 3}};
+      messages.push_back(rank.world.exchange(both));
+      messages.push_back(rank.world.send(f32(rank, 256), 2));
+    }
+    for (int i = 2; i <= me; ++i) messages.push_back(rank.world.recv(f32(rank, 256), 0));
+    Work all = rank.world.broadcast(f32(rank, 256), 0);
+    for (Work& work : messages) work.wait();
+    received[static_cast<std::size_t>(me)] = rank.clock.now();
+    all.wait();
+  });
+  EXPECT_EQ(received[3], kCardLatency + 2 * kCardBytes);
+  EXPECT_EQ(received[2], kCardLatency + 3 * kCardBytes);
+  EXPECT_EQ(received[0], kCardLatency + 3 * kCardBytes);
+  EXPECT_EQ(times[2], kCardLatency + 4 * kCardBytes + message(256));  // which it passes on to 3
+}
+
 TEST(Nodes, MessagesInsideANodeUseNoCard) {
   const auto times = end_times({.ranks = 4, .network = nodes(1)}, [](Rank rank) {
     const int me = rank.world.rank(), other = me ^ 1;

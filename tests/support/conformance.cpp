@@ -48,7 +48,8 @@ double apply(ReduceOp op, double a, double b) {
 }  // namespace
 
 const char* name_of(Backend backend) {
-  constexpr const char* kNames[] = {"Plain", "Plans", "TinyChunks", "Late", "Delayed", "Virtual"};
+  constexpr const char* kNames[] = {"Plain",   "Plans",   "TinyChunks", "Late",
+                                    "Delayed", "Virtual", "Nodes"};
   return kNames[static_cast<std::size_t>(backend)];
 }
 
@@ -72,9 +73,12 @@ LaunchOptions options_of(Backend backend, int ranks) {
         return make_delayed_comm(std::move(world), kDelaySeed);
       };
       break;
+    case Backend::Nodes:
     case Backend::Virtual:
       options.network = Network{.link = {.latency_seconds = 0x1p-10, .seconds_per_byte = 0x1p-20},
-                                .reduce_seconds_per_byte = 0x1p-22};
+                                .reduce_seconds_per_byte = 0x1p-22,
+                                .ranks_per_node = backend == Backend::Nodes ? 2 : 0,
+                                .card = {.latency_seconds = 0x1p-8, .seconds_per_byte = 0x1p-18}};
       break;
   }
   return options;

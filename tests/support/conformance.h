@@ -18,7 +18,8 @@ enum class Backend {
   TinyChunks,  // threads, buffers cut into pieces of 64 bytes
   Late,        // under LateComm
   Delayed,     // under DelayedComm
-  Virtual      // in virtual time
+  Virtual,     // in virtual time
+  Nodes        // in virtual time, two ranks to a node, which share a network card
 };
 const char* name_of(Backend backend);
 LaunchOptions options_of(Backend backend, int ranks);
@@ -32,9 +33,13 @@ class EachBackend : public ::testing::TestWithParam<Backend> {
     launch(options_of(GetParam(), ranks), body);
   }
 };
+inline bool is_virtual(Backend backend) {
+  return backend == Backend::Virtual || backend == Backend::Nodes;
+}
 inline constexpr int kRanks[] = {1, 2, 3, 4, 7};
-inline const auto kBackends = ::testing::Values(Backend::Plain, Backend::Plans, Backend::TinyChunks,
-                                                Backend::Late, Backend::Delayed, Backend::Virtual);
+inline const auto kBackends =
+    ::testing::Values(Backend::Plain, Backend::Plans, Backend::TinyChunks, Backend::Late,
+                      Backend::Delayed, Backend::Virtual, Backend::Nodes);
 std::string name_of_case(const ::testing::TestParamInfo<Backend>& test);
 
 // Element i of a buffer.

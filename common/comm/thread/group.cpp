@@ -5,11 +5,10 @@
 namespace aisc::thread {
 
 Group::Group(std::shared_ptr<World> its_world, const std::string& its_name,
-             std::vector<int> its_ranks, std::uint64_t its_key)
+             std::vector<int> its_ranks)
     : world(std::move(its_world)),
       name(world->keep(its_name)),
       ranks(std::move(its_ranks)),
-      key(its_key),
       rendezvous(*this),
       mailboxes(ranks.size()) {}
 

@@ -1,7 +1,6 @@
 // What the ranks of one communicator share.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,10 +13,8 @@
 namespace aisc::thread {
 
 struct Group : std::enable_shared_from_this<Group> {
-  // `ranks`: world ranks by rank of the group. `key` tells groups apart in the same way whatever
-  // the scheduler does: made from the parent's, the number of the split and the color.
-  Group(std::shared_ptr<World> its_world, const std::string& its_name, std::vector<int> its_ranks,
-        std::uint64_t its_key);
+  // `ranks`: world ranks by rank of the group.
+  Group(std::shared_ptr<World> its_world, const std::string& its_name, std::vector<int> its_ranks);
 
   int size() const { return static_cast<int>(ranks.size()); }
   int world_rank(int rank) const { return ranks[static_cast<std::size_t>(rank)]; }
@@ -25,7 +22,6 @@ struct Group : std::enable_shared_from_this<Group> {
   const std::shared_ptr<World> world;
   const std::string* const name;
   const std::vector<int> ranks;
-  const std::uint64_t key;
   Rendezvous rendezvous;
   std::vector<Mailbox> mailboxes;  // by receiver
 };

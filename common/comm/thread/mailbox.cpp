@@ -77,7 +77,8 @@ Messages::Messages(std::shared_ptr<Group> group, int rank, Channel channel, cons
     : Waitable(its_call, {group->name, sequence}),
       group_(std::move(group)),
       rank_(rank),
-      channel_(channel) {}
+      channel_(channel),
+      issue_(world().next_issue(world_rank())) {}
 
 World& Messages::world() const { return *group_->world; }
 int Messages::world_rank() const { return group_->world_rank(rank_); }
@@ -117,12 +118,7 @@ bool Messages::post(double now, double& out_free) {
     const int from = world_rank(), to = group_->world_rank(message.peer);
     if (network->crosses_nodes(from, to)) {
       world().send_by_card(
-          {now,
-           from,
-           to,
-           {group_->key, 2 * place.sequence + (channel_ == Channel::Plan ? 1 : 0), posted_},
-           bytes,
-           [self = shared_from_this(), i](double arrival) {
+          {now, from, to, issue_, posted_, bytes, [self = shared_from_this(), i](double arrival) {
              self->sent_seconds_[i] = arrival;
              self->meet(i, {arrival, 0, true});
            }});

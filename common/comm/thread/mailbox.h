@@ -99,6 +99,7 @@ class Messages : public Waitable, public std::enable_shared_from_this<Messages> 
   const std::shared_ptr<Group> group_;
   const int rank_;
   const Channel channel_;
+  const std::uint64_t issue_;  // among the calls of its rank
   std::atomic<int> open_ = 0;
   std::atomic<int> copying_ = 0;  // sides of ours that somebody copies just now
   std::uint64_t posted_ = 0;      // messages, in all groups

@@ -149,7 +149,7 @@ bool Rendezvous::run_piece(int rank, std::uint64_t k) {
   const bool is_last_piece = front_of(taken) + back_of(taken) + 1 == here.pieces;
   // After a failure buffers may go away: see withdraw().
   const bool runs = !group_.world->has_failed();
-  if (runs) here.posts[0].call.op == CommOp::Split ? split(here, k) : run(here, piece);
+  if (runs) here.posts[0].call.op == CommOp::Split ? split(here) : run(here, piece);
   // Not if a piece was left out.
   if (here.unfinished.fetch_sub(1) == 1 && !group_.world->has_failed()) complete(rank, k);
   return !is_last_piece;
@@ -168,7 +168,7 @@ void Rendezvous::run(const Cell& here, std::int64_t piece) const {
   run_row(posts, row, extent.row_elements * cut / cuts, extent.row_elements * (cut + 1) / cuts);
 }
 
-void Rendezvous::split(const Cell& here, std::uint64_t k) const {
+void Rendezvous::split(const Cell& here) const {
   std::map<int, std::vector<std::pair<int, int>>> parts;  // by color: (key, rank of the parent)
   double latest = 0;
   for (int r = 0; r < group_.size(); ++r) {
@@ -182,10 +182,7 @@ void Rendezvous::split(const Cell& here, std::uint64_t k) const {
     std::sort(members.begin(), members.end());
     std::vector<int> ranks;
     for (const auto& [key, r] : members) ranks.push_back(group_.world_rank(r));
-    const std::uint64_t key =
-        (group_.key * 1000003 + k) * 1000003 + static_cast<std::uint64_t>(color) + 1;
-    const auto part =
-        std::make_shared<Group>(group_.world, *here.posts[0].details->name, ranks, key);
+    const auto part = std::make_shared<Group>(group_.world, *here.posts[0].details->name, ranks);
     for (std::size_t i = 0; i < members.size(); ++i) {
       const PostDetails& post = *here.posts[static_cast<std::size_t>(members[i].second)].details;
       *post.part = part;

@@ -77,7 +77,7 @@ class Rendezvous {
   void start(int rank, std::uint64_t k);
   bool run_piece(int rank, std::uint64_t k);
   void run(const Cell& cell, std::int64_t piece) const;
-  void split(const Cell& cell, std::uint64_t k) const;
+  void split(const Cell& cell) const;
   void complete(int rank, std::uint64_t k);
 
   Group& group_;

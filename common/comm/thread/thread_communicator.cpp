@@ -235,7 +235,7 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, in
 std::shared_ptr<Group> make_world_group(const WorldOptions& options, const std::string& name) {
   std::vector<int> ranks(static_cast<std::size_t>(options.ranks));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return std::make_shared<Group>(std::make_shared<World>(options), name, std::move(ranks), 1);
+  return std::make_shared<Group>(std::make_shared<World>(options), name, std::move(ranks));
 }
 
 }  // namespace aisc::thread

@@ -232,9 +232,10 @@ void World::push(std::shared_ptr<Job> job) {
   if (is_virtual() || jobs_.back()->is_shared() || looking() == 0) offer_jobs();
 }
 
+// Called again and again by ranks that look: none of them sleeps because another is at the queue.
 bool World::run_job(int rank) {
-  Lock lock(mutex_);
-  return run_job(rank, lock);
+  Lock lock(mutex_, std::try_to_lock);
+  return lock && run_job(rank, lock);
 }
 
 bool World::run_job(int rank, Lock& lock) {
@@ -273,7 +274,7 @@ bool World::is_last_awake() const { return running_ == 1 && jobs_.empty() && !he
 
 void World::send_by_card(CardMessage message) {
   const Lock lock(mutex_);
-  const auto key = std::tuple(message.sent_seconds, message.from, message.to, message.order);
+  const auto key = std::tuple(message.sent_seconds, message.from, message.issue, message.part);
   card_messages_.emplace(key, std::move(message));
 }
 

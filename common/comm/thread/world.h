@@ -80,8 +80,8 @@ struct WorldOptions {
 // A message between nodes, which waits for its turn on the cards.
 struct CardMessage {
   double sent_seconds;
-  int from, to;                                                   // world ranks
-  std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> order;  // among those of equal time
+  int from, to;               // world ranks
+  std::uint64_t issue, part;  // the call's number on its rank, the message's in the call
   std::size_t bytes;
   std::function<void(double)> deliver;  // told the time of arrival; does not throw
 };
@@ -103,6 +103,7 @@ class World {
   Clock& clock(int rank) { return *ranks_[static_cast<std::size_t>(rank)]->clock; }
   bool is_traced() const { return traced_.load(std::memory_order_relaxed); }
   void set_traced() { traced_.store(true, std::memory_order_relaxed); }  // ends are measured
+  std::uint64_t next_issue(int rank) { return state(rank).issued++; }
   Trace* trace(int rank) { return ranks_[static_cast<std::size_t>(rank)]->trace; }
 
   // Blocks rank's thread until one of `what` is over, doing jobs meanwhile; the index of the one
@@ -133,6 +134,7 @@ class World {
   struct RankState {
     Clock* clock = nullptr;
     Trace* trace = nullptr;
+    std::uint64_t issued = 0;  // calls that are made of messages
     std::condition_variable wake;
     std::atomic<bool> parked = false;
     bool woken = false;  // a parked rank that was told to look again: it counts as running
@@ -192,9 +194,8 @@ class World {
   int waiting_ = 0;  // in block(), parked or not
   std::uint64_t jobs_done_ = 0;
   int undecided_ = 0;  // virtual time: in wait_any or done()
-  std::map<std::tuple<double, int, int, std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>,
-           CardMessage>
-      card_messages_;
+  // By the time of sending, then rank, then issue.
+  std::map<std::tuple<double, int, std::uint64_t, std::uint64_t>, CardMessage> card_messages_;
   std::vector<double> card_free_out_, card_free_in_;
   std::set<std::string> names_;
   std::atomic<bool> failed_ = false, traced_ = false;
