@@ -52,6 +52,22 @@ TEST_P(Faults, RankThatThrowsAbortsReceivesBarriersAndSplits) {
   expect_all_but(3, outcome, ::testing::StrEq("rank 3 failed: the corpus is empty"));
 }
 
+// It does not wait for its operations, though rank 0 never waits and so never meets them.
+TEST_P(Faults, RankThatLeavesOperationsBehindAbortsItsPeersAtOnce) {
+  const Outcome outcome = run(2, [](Rank rank) {
+    const int me = rank.world.rank();
+    Work recv = rank.world.recv(tensor(rank, 3), 1 - me);
+    if (me == 1) fail("the corpus is empty");
+    for (int i = 0; i < 10'000 && !recv.done(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(recv.done());
+    recv.wait();
+  });
+  EXPECT_EQ(outcome.launch, "rank 1: the corpus is empty");
+  EXPECT_EQ(outcome.ranks[0],
+            "world: rank 1 left by an exception while its recv(3 x F32) from 0 was under way");
+}
+
 // Buffers are freed right after their Work was dropped, while peers may still be reading them: the
 // address and thread sanitizers see it.
 TEST_P(Faults, WorkDroppedByAnExceptionNeitherBlocksNorTouchesFreedMemory) {
