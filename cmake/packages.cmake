@@ -85,6 +85,7 @@ endif()
 
 set(AISC_HAS_MPI OFF)
 if(AISC_MPI AND EXISTS "${AISC_ROOT}/common/comm/mpi")
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings that MPI-3 has dropped
   find_package(MPI QUIET COMPONENTS CXX)
   set(AISC_HAS_MPI ${MPI_CXX_FOUND})
 endif()

@@ -10,11 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/comm/launch_processes.h"
+#include "common/comm/processes.h"
 #include "common/comm/thread/thread_communicator.h"
 #include "common/core/error.h"
 #include "common/core/machine.h"
@@ -25,6 +28,7 @@ namespace {
 constexpr int kStuckExitStatus = 70;  // EX_SOFTWARE of sysexits.h
 constexpr double kLongTimeoutSeconds = 1e6;
 constexpr int kManyRanks = 64;
+constexpr std::int64_t kMostMessageBytes = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kSmallStackBytes = 256 * 1024;
 
 // What all threads of one launch share.
@@ -155,13 +159,16 @@ void wait_for_ranks(Run& run, int started) {
 }
 
 void check(const LaunchOptions& options) {
-  if (options.ranks < 1) fail(fmt::format("launch: {} ranks, at least 1 expected", options.ranks));
+  if (options.ranks < 0) fail(fmt::format("launch: {} ranks, at least 1 expected", options.ranks));
   if (!(options.timeout_seconds > 0 && options.timeout_seconds <= kLongTimeoutSeconds))
     fail(fmt::format("launch: timeout_seconds {} is not in (0, {}]", options.timeout_seconds,
                      kLongTimeoutSeconds));
   if (options.chunk_bytes < 1 || options.inline_bytes < 0)
     fail(fmt::format("launch: chunk_bytes {} or inline_bytes {} is too small", options.chunk_bytes,
                      options.inline_bytes));
+  if (options.message_bytes < 1 || options.message_bytes > kMostMessageBytes)
+    fail(fmt::format("launch: message_bytes {} is not in [1, {}]", options.message_bytes,
+                     kMostMessageBytes));
   if (options.network && options.network->ranks_per_node < 0)
     fail(fmt::format("launch: ranks_per_node {}, 0 (flat) or more expected",
                      options.network->ranks_per_node));
@@ -170,10 +177,7 @@ void check(const LaunchOptions& options) {
                      options.network->cards_per_node));
 }
 
-}  // namespace
-
-void launch(const LaunchOptions& options, const std::function<void(Rank)>& body) {
-  check(options);
+void launch_threads(const LaunchOptions& options, const std::function<void(Rank)>& body) {
   // Who sleeps along is late without being lost.
   const double timeout = options.pace > 0 ? kLongTimeoutSeconds : options.timeout_seconds;
   thread::WorldOptions world_options{options.ranks, timeout, options.network, options.chunk_bytes,
@@ -206,6 +210,24 @@ void launch(const LaunchOptions& options, const std::function<void(Rank)>& body)
   run.group->world->stop();
   if (run.first_exception) std::rethrow_exception(run.first_exception);
   run.group->world->throw_failure();
+}
+
+bool uses_processes(const LaunchOptions& options) {
+  using Backend = LaunchOptions::Backend;
+  if (options.backend == Backend::Auto) return !options.network && started_processes();
+  if (options.backend == Backend::Mpi && options.network)
+    fail("launch: ranks in virtual time are threads, not processes");
+  return options.backend == Backend::Mpi;
+}
+
+}  // namespace
+
+void launch(const LaunchOptions& options, const std::function<void(Rank)>& body) {
+  check(options);
+  if (uses_processes(options)) return launch_processes(options, body);
+  LaunchOptions with_ranks = options;
+  with_ranks.ranks = std::max(1, options.ranks);
+  launch_threads(with_ranks, body);
 }
 
 std::unique_ptr<Communicator> make_self_communicator(std::string name) {

@@ -1,4 +1,5 @@
-// Starts the ranks of a program, here as threads of this process.
+// Starts the ranks of a program: as threads of this process, or, where mpirun, srun or the like has
+// started it many times over, as its processes. The program is the same.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,13 @@
 namespace aisc {
 
 struct LaunchOptions {
-  int ranks = 1;
+  int ranks = 1;  // of processes there must be as many; 0: as many as there are, 1 thread elsewhere
+  enum class Backend {
+    Auto,     // processes where they were started as such and no network is given, else threads
+    Threads,  // of this process
+    Mpi       // processes; Error where this is the only one
+  } backend = Backend::Auto;
+
   double timeout_seconds = 30;  // wall time that a blocking call may wait; none when paced
 
   // Given: virtual time on this network. Clocks start at 0 and move by Clock::advance and by
@@ -31,18 +38,27 @@ struct LaunchOptions {
   bool bind = true;
   std::size_t stack_bytes = 0;  // 0: the system's; 256 KiB for more than 64 ranks in virtual time
 
+  // Processes: the calls behind every message are compared before its data moves, at the price of a
+  // second, short message before each. Threads always compare.
+  bool check_calls = true;
+
   // Internal sizes, options so that tests reach every path with small buffers.
+  std::int64_t message_bytes = 1 << 20;   // processes: longer messages are cut; at most 2^31 - 1
   std::int64_t chunk_bytes = 256 * 1024;  // what a rank works on at a time
   std::int64_t inline_bytes = 16 * 1024;  // up to here the last to arrive does all the work
   // Wraps the world, and by its own split() everything split from it; for tests.
   std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> decorate{};
 };
 
-// Runs `body` once per rank, each in a thread of its own, and returns when all have returned. The
-// first exception aborts the others, whose communicator calls then throw, and is thrown again here:
-// an Error as Error "rank 2: ...", NotImplemented (and whatever a single rank throws) as it is. A
-// rank that does not return within the timeout after a failure ends the process with that failure's
-// message on the standard error, exit status 70: a thread cannot be stopped from outside.
+// Runs `body` once per rank, each in a thread of its own or, of processes, here, and returns when
+// all have returned. The first exception aborts the others, whose communicator calls then throw,
+// and is thrown again here, in every process: an Error as Error "rank 2: ...", NotImplemented (and
+// whatever a single rank throws) as it is. A rank that does not return within the timeout after a
+// failure ends the process, or all processes, with that failure's message on the standard error,
+// exit status 70: a thread cannot be stopped from outside.
+//
+// All processes call it the same number of times, in the same order. The first call initializes
+// MPI, which is finalized when the process exits.
 void launch(const LaunchOptions& options, const std::function<void(Rank)>& body);
 
 }  // namespace aisc

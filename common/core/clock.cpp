@@ -7,6 +7,12 @@
 
 namespace aisc {
 
+Clock Clock::wall(std::chrono::steady_clock::time_point start) {
+  Clock clock = wall();
+  clock.start_ = start;
+  return clock;
+}
+
 double Clock::now() const {
   if (is_virtual()) return virtual_seconds_;
   return seconds_at(std::chrono::steady_clock::now());

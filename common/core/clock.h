@@ -8,6 +8,7 @@ namespace aisc {
 class Clock {
  public:
   static Clock wall() { return Clock(Kind::Wall); }
+  static Clock wall(std::chrono::steady_clock::time_point start);  // that is its 0
   // Starts at 0. pace > 0, for people who want to watch: whoever moves the clock sleeps along, that
   // many wall seconds for each virtual second.
   static Clock virtual_time(double pace = 0) { return Clock(Kind::Virtual, pace); }

@@ -17,6 +17,8 @@ class Error : public std::runtime_error {
 class NotImplemented : public std::logic_error {
  public:
   NotImplemented(const std::string& exercise, const char* file, int line);
+  // As another process has thrown it.
+  explicit NotImplemented(const std::string& what) : std::logic_error(what) {}
 };
 
 // Throws Error(message). A function rather than a throw expression: it keeps cold code out of line.

@@ -171,13 +171,10 @@ class World {
   void help();
   void fail_locked(const std::string& message);
 
-  // diagnose.cpp: what to say about a rank that has waited for too long, or for ever.
+  class Observer;  // of the ranks, for errors
   std::string diagnose(int rank, double waited_seconds) const;
   std::string diagnose_any() const;  // of the first rank that waits
   std::vector<int> missing_of(int rank) const;
-  std::string cycle_from(int rank) const;
-  int blame_from(int rank, std::vector<int>& missing) const;
-  std::string what_did(int rank) const;
 
   const WorldOptions options_;
   const int cores_;

@@ -1,0 +1,70 @@
+// What each rank of this node is doing, in memory that they share: so that the others can still say
+// it when one has been killed.
+#pragma once
+
+#include <mpi.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/comm/diagnose.h"
+
+namespace aisc::mpi {
+
+// A call as bytes, for shared memory and messages.
+struct RawCall {
+  Call call{};
+  std::uint64_t sequence = 0;
+  char communicator[48] = {};  // cut if longer; empty: no call
+
+  void set(const Call& its_call, std::uint64_t its_sequence, const std::string& its_communicator);
+  void clear() { communicator[0] = '\0'; }
+  std::optional<PlacedCall> get() const;
+};
+
+// Written by its rank without a lock; who reads it meanwhile may see half of a change.
+struct alignas(64) Slot {
+  int pid = 0;
+  std::uint64_t pid_space = 0;  // containers have their own numbers
+  int rank = 0;
+  cpu_set_t cores;  // that the rank may use
+  bool finished = false;
+  RawCall last_call, waits_in;
+};
+
+class Board {
+ public:
+  // Collective over `world`; the ranks are its.
+  Board(MPI_Comm world, int rank);
+  ~Board();  // collective
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  Slot& mine() { return *mine_; }
+  const Slot* slot_of(int rank) const;  // nullptr: on another node
+  int ranks_on_node() const { return count_; }
+  // Cores that this rank may use, divided by the ranks that may use them too; at least 1.
+  int share_of_cores() const;
+
+  // The rank of this node whose process is gone, or -1.
+  int gone_rank() const;
+  // "rank 2 (process 4711) is gone", then a line for each rank of the node: what it did last. To
+  // one of all who ask; the others get an empty text.
+  std::string report_of(int gone);
+
+ private:
+  struct Head {
+    std::atomic<bool> reported = false;
+  };
+  MPI_Comm node_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
+  Head* head_ = nullptr;
+  Slot* slots_ = nullptr;  // of the node, by rank on the node
+  Slot* mine_ = nullptr;
+  int count_ = 0;
+};
+
+}  // namespace aisc::mpi

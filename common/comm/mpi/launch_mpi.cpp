@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <exception>
+
+#include "common/comm/launch_processes.h"
+#include "common/comm/mpi/mpi_communicator.h"
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+using mpi::Outcome;
+
+// The exception that is being handled, in words.
+std::string what_now(bool& not_implemented) {
+  try {
+    throw;
+  } catch (const NotImplemented& e) {
+    not_implemented = true;
+    return e.what();
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& options,
+              const std::function<void(Rank)>& body) {
+  CpuDevice device(options.device);
+  Clock clock = Clock::wall(world->origin());
+  Trace trace(clock, world->rank());
+  trace.record(options.record_trace);
+  world->attach(&clock, &trace);
+  std::unique_ptr<Communicator> communicator = mpi::make_communicator(world, world->world_group());
+  communicator->use_plans(options.plans);
+  if (options.decorate) communicator = options.decorate(std::move(communicator));
+  body(Rank{*communicator, device, clock, trace});
+}
+
+}  // namespace
+
+void launch_processes(const LaunchOptions& options, const std::function<void(Rank)>& body) {
+  mpi::Session& session = mpi::Session::get();
+  if (options.ranks != 0 && options.ranks != session.size())
+    fail(fmt::format("launch: {} ranks asked for, {} processes were started", options.ranks,
+                     session.size()));
+  if (session.running) fail("launch: called within launch()");
+  const auto world = std::make_shared<mpi::World>(session, options);
+  world->meet_all();
+  omp_set_num_threads(session.board().share_of_cores());
+  std::exception_ptr exception;
+  Outcome mine;
+  try {
+    run_rank(world, options, body);
+  } catch (...) {
+    exception = std::current_exception();
+    const std::string what = what_now(mine.not_implemented);
+    // What a rank throws because another failed is not the cause, though it may come first.
+    mine.kind = what == world->failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
+    mine.text = mine.not_implemented ? what : fmt::format("rank {}: {}", world->rank(), what);
+    world->fail(fmt::format("rank {} failed: {}", world->rank(), what));
+  }
+  world->attach(nullptr, nullptr);
+  const Outcome outcome = world->finish(mine);
+  world->close();
+  if (exception && session.size() == 1) std::rethrow_exception(exception);
+  if (outcome.kind == Outcome::Kind::Returned) return;
+  if (outcome.not_implemented) throw NotImplemented(outcome.text);
+  fail(outcome.text);
+}
+
+}  // namespace aisc

@@ -1,0 +1,175 @@
+#include "common/comm/mpi/mpi_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <tuple>
+#include <utility>
+
+#include "common/comm/mpi/choose_plan.h"
+#include "common/comm/mpi/operation.h"
+#include "common/core/error.h"
+
+namespace aisc::mpi {
+namespace {
+
+// What a caller holds.
+class PendingCall final : public PendingOperation {
+ public:
+  PendingCall(std::shared_ptr<World> world, std::shared_ptr<Operation> what)
+      : world_(std::move(world)), what_(std::move(what)) {
+    const Trace* trace = world_->trace();
+    if (!trace || !trace->is_recording()) return;
+    world_->set_traced();
+    issued_seconds_ = world_->clock()->now();
+  }
+
+  void wait() override {
+    Operation* const one[] = {what_.get()};
+    try {
+      world_->block(one);
+    } catch (...) {
+      world_->wait_for_quiet();
+      what_->release();
+      throw;
+    }
+    what_->release();
+    add_to_trace();
+  }
+  // A rank that an exception carries away does not wait for peers, which may wait for it.
+  void abandon() noexcept override {
+    try {
+      if (std::uncaught_exceptions() > 0 && !what_->over())
+        world_->fail(fmt::format("{}: rank {} left by an exception while its {} was under way",
+                                 what_->group().name, world_->rank(), to_string(what_->call)));
+      wait();
+    } catch (...) {
+    }
+  }
+  bool done() override { return world_->ask(*what_); }
+  std::size_t wait_any(std::span<PendingOperation* const> operations) override {
+    std::vector<Operation*> all;
+    for (PendingOperation* operation : operations) {
+      const auto* mine = dynamic_cast<const PendingCall*>(operation);
+      if (!mine || mine->world_ != world_)
+        fail("wait_any: the operations belong to different ranks");
+      all.push_back(mine->what_.get());
+    }
+    return world_->block(all);
+  }
+
+ private:
+  void add_to_trace() {
+    Trace* trace = world_->trace();
+    if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
+    const Time ended = what_->end_time();
+    const Clock& clock = *world_->clock();
+    const double end = ended == Time() ? clock.now() : clock.seconds_at(ended);
+    const std::string lane =
+        what_->group().name + (what_->channel == Channel::Direct ? " messages" : "");
+    trace->add(lane, to_string(what_->call), std::min(issued_seconds_, end), end);
+  }
+
+  const std::shared_ptr<World> world_;
+  const std::shared_ptr<Operation> what_;
+  double issued_seconds_ = 0;
+};
+
+int rank_in(const Group& group, int world_rank) {
+  const auto at = std::find(group.ranks.begin(), group.ranks.end(), world_rank);
+  return static_cast<int>(at - group.ranks.begin());
+}
+
+// What ranks tell each other to split.
+struct SplitPart {
+  int color, key;
+  std::int64_t free_id;  // an identity that this rank may take for a new communicator
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(std::shared_ptr<World> world, std::shared_ptr<Group> group)
+      : Communicator(rank_in(*group, world->rank()), group->size(), group->name),
+        world_(std::move(world)),
+        group_(std::move(group)) {}
+
+ private:
+  Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
+    const auto exchange = std::make_shared<Exchange>(world_, group_, call, messages_, transfers);
+    {
+      const World::Entry entry(*world_);
+      world_->begin(call, messages_++, name());
+      exchange->start();
+    }
+    return work(exchange);
+  }
+
+  Work do_collective(Collective collective) override {
+    Plan plan = choose_plan(collective, rank(), size());
+    return do_plan(std::move(collective), std::move(plan));
+  }
+
+  Work do_plan(Collective collective, Plan plan) override {
+    const Call call = collective.call;
+    const auto run = std::make_shared<PlanRun>(world_, group_, std::move(collective),
+                                               std::move(plan), sequence_);
+    {
+      const World::Entry entry(*world_);
+      world_->begin(call, sequence_++, name());
+      PlanRun::enter(run);
+    }
+    return work(run);
+  }
+
+  // All ranks tell all what they want; each then knows its part, in which the ranks have agreed on
+  // the largest of the identities that they have free.
+  std::unique_ptr<Communicator> do_split(int color, int key, std::string name) override {
+    const auto n = static_cast<std::size_t>(size());
+    std::vector<SplitPart> parts(n);
+    SplitPart mine{color, key, world_->free_id()};
+    CpuDevice host;
+    const auto bytes = [&](void* data, std::size_t count) {
+      return View(data, {static_cast<std::int64_t>(count * sizeof(SplitPart))}, DType::U8, host);
+    };
+    Collective collective{
+        .call = {.op = CommOp::Split}, .in = bytes(&mine, 1), .out = bytes(parts.data(), n)};
+    Collective gather{.call = {.op = CommOp::AllGather, .count = sizeof(SplitPart)}};
+    do_plan(std::move(collective), choose_plan(gather, rank(), size())).wait();
+
+    std::int64_t id = 0;
+    std::vector<std::tuple<int, int>> members;  // key, rank
+    for (std::size_t r = 0; r < n; ++r) {
+      id = std::max(id, parts[r].free_id);
+      if (parts[r].color == color) members.emplace_back(parts[r].key, static_cast<int>(r));
+    }
+    {
+      const World::Entry entry(*world_);
+      world_->take_id(id);
+    }
+    if (color < 0) return nullptr;
+    std::sort(members.begin(), members.end());
+    std::vector<int> ranks;
+    for (const auto& [its_key, r] : members)
+      ranks.push_back(group_->ranks[static_cast<std::size_t>(r)]);
+    return make_communicator(world_, std::make_shared<Group>(std::move(name), ranks, id));
+  }
+
+  Work work(std::shared_ptr<Operation> what) {
+    return Work(std::make_unique<PendingCall>(world_, std::move(what)));
+  }
+
+  const std::shared_ptr<World> world_;
+  const std::shared_ptr<Group> group_;
+  std::uint64_t sequence_ = 0;  // collectives called
+  std::uint64_t messages_ = 0;  // exchanges called
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<World> world,
+                                                std::shared_ptr<Group> group) {
+  return std::make_unique<MpiCommunicator>(std::move(world), std::move(group));
+}
+
+}  // namespace aisc::mpi

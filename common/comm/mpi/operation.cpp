@@ -1,0 +1,166 @@
+#include "common/comm/mpi/operation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/comm/reduce.h"
+
+namespace aisc::mpi {
+namespace {
+
+using Kind = PlanAction::Kind;
+
+std::byte* bytes_of(const ConstView& view) {
+  return static_cast<std::byte*>(const_cast<void*>(view.raw()));
+}
+
+// In place the input lies in the output, or the other way round.
+bool may_overlap(const Piece& a, const Piece& b) {
+  if (a.count == 0 || b.count == 0) return false;
+  if (a.where == b.where) return a.begin < b.begin + b.count && b.begin < a.begin + a.count;
+  return a.where != Piece::Where::Scratch && b.where != Piece::Where::Scratch;
+}
+
+bool same(const Piece& a, const Piece& b) {
+  return a.where == b.where && a.begin == b.begin && a.count == b.count;
+}
+
+}  // namespace
+
+Operation::Operation(std::shared_ptr<World> world, std::shared_ptr<Group> group,
+                     Channel its_channel, const Call& its_call, std::uint64_t its_sequence)
+    : call(its_call),
+      sequence(its_sequence),
+      channel(its_channel),
+      world_(std::move(world)),
+      group_(std::move(group)) {}
+
+void Operation::set_over() {
+  if (world_->is_traced()) end_time_ = std::chrono::steady_clock::now();
+  over_.store(true, std::memory_order_release);
+}
+
+Exchange::Exchange(std::shared_ptr<World> world, std::shared_ptr<Group> group, const Call& its_call,
+                   std::uint64_t its_sequence, std::span<const Transfer> transfers)
+    : Operation(std::move(world), std::move(group), Channel::Direct, its_call, its_sequence) {
+  for (const Transfer& t : transfers) {
+    ins_.push_back(t.in.share());
+    outs_.push_back(t.out.share());
+    if (t.in.count() > 0)
+      messages_.push_back({true, t.to, bytes_of(t.in.view()), t.in.count(), t.in.dtype()});
+    if (t.out.count() > 0)
+      messages_.push_back({false, t.from, bytes_of(t.out.view()), t.out.count(), t.out.dtype()});
+  }
+}
+
+void Exchange::start() {
+  if (messages_.empty()) return set_over();
+  world().post(shared_from_this());
+}
+
+void Exchange::release() {
+  ins_.clear();
+  outs_.clear();
+}
+
+PlanRun::PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Collective collective,
+                 Plan plan, std::uint64_t its_sequence)
+    : Operation(std::move(world), std::move(group), Channel::Plan, collective.call, its_sequence),
+      collective_(std::move(collective)),
+      plan_(std::move(plan)) {
+  if (plan_.scratch_count == 0) return;
+  const ConstView& in = collective_.in.view();
+  Device& device = in.count() > 0 ? in.device() : collective_.out.view().device();
+  scratch_ = Tensor({plan_.scratch_count}, call.dtype, device, Purpose::Communication);
+}
+
+void PlanRun::enter(const std::shared_ptr<PlanRun>& run) {
+  std::deque<std::shared_ptr<Operation>>& lane = run->group().lane;
+  lane.push_back(run);
+  if (lane.size() == 1 && run->advance()) lane.pop_front();
+}
+
+// The messages of a step are over. Then this run goes on, and after it the next of its lane.
+void PlanRun::group_over() {
+  finish_step();
+  ++step_;
+  std::deque<std::shared_ptr<Operation>>& lane = group().lane;
+  while (!lane.empty() && static_cast<PlanRun&>(*lane.front()).advance()) lane.pop_front();
+}
+
+// True if the plan is over, else messages are under way.
+bool PlanRun::advance() {
+  for (; step_ < plan_.steps(); ++step_) {
+    post_step();
+    if (open_ > 0) return false;
+    finish_step();
+  }
+  set_over();
+  return true;
+}
+
+void PlanRun::post_step() {
+  messages_.clear();
+  sums_.clear();
+  for (const PlanAction& action : plan_.step(step_)) {
+    const bool is_send = action.kind == Kind::Send;
+    if (!is_send && action.kind != Kind::Recv) continue;
+    const Piece& piece = is_send ? action.from : action.to;
+    messages_.push_back({is_send, action.peer, data(piece), piece.count, call.dtype});
+    sums_.push_back(is_send ? nullptr : sum_of(action));
+  }
+  world().post(shared_from_this());
+}
+
+// The sum that only adds what `recv` brings: nothing else in the step touches its two pieces.
+const PlanAction* PlanRun::sum_of(const PlanAction& recv) const {
+  const std::span<const PlanAction> step = plan_.step(step_);
+  const auto sum = std::find_if(step.begin(), step.end(), [&](const PlanAction& action) {
+    return action.kind == Kind::Reduce && same(action.from, recv.to);
+  });
+  if (sum == step.end() || may_overlap(sum->to, sum->from)) return nullptr;
+  for (const PlanAction& other : step) {
+    if (&other == &*sum || &other == &recv) continue;
+    for (const Piece& piece : {other.from, other.to})
+      if (may_overlap(piece, sum->to) || may_overlap(piece, sum->from)) return nullptr;
+  }
+  return &*sum;
+}
+
+void PlanRun::received(std::size_t index, std::size_t begin, std::size_t bytes) {
+  const PlanAction* sum = sums_[index];
+  if (!sum) return;
+  const auto count = static_cast<std::int64_t>(bytes / size_of(call.dtype));
+  reduce_into(data(sum->to) + begin, data(sum->from) + begin, count, call.dtype, call.reduce);
+}
+
+void PlanRun::finish_step() {
+  for (const PlanAction& action : plan_.step(step_)) {
+    const auto bytes = static_cast<std::size_t>(action.to.count) * size_of(call.dtype);
+    if (action.kind == Kind::Copy && data(action.to) != data(action.from))
+      std::memmove(data(action.to), data(action.from), bytes);
+    if (action.kind == Kind::Reduce &&
+        std::find(sums_.begin(), sums_.end(), &action) == sums_.end())
+      reduce_into(data(action.to), data(action.from), action.to.count, call.dtype, call.reduce);
+  }
+}
+
+std::byte* PlanRun::data(const Piece& piece) const {
+  const auto offset = static_cast<std::size_t>(piece.begin) * size_of(call.dtype);
+  switch (piece.where) {
+    case Piece::Where::In:
+      return bytes_of(collective_.in.view()) + offset;
+    case Piece::Where::Out:
+      return bytes_of(collective_.out.view()) + offset;
+    default:
+      return piece.count == 0 ? nullptr : bytes_of(scratch_.view()) + offset;
+  }
+}
+
+void PlanRun::release() {
+  collective_ = {};
+  scratch_ = {};
+}
+
+}  // namespace aisc::mpi

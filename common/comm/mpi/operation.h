@@ -1,0 +1,97 @@
+// The operations of one rank: a group of sends and receives, and a plan.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/comm/mpi/world.h"
+#include "common/comm/plan.h"
+
+namespace aisc::mpi {
+
+// Everything but over() and the constants under the world's lock.
+class Operation : public std::enable_shared_from_this<Operation> {
+ public:
+  Operation(std::shared_ptr<World> world, std::shared_ptr<Group> group, Channel its_channel,
+            const Call& its_call, std::uint64_t its_sequence);
+  virtual ~Operation() = default;
+
+  bool over() const { return over_.load(std::memory_order_acquire); }
+  const std::vector<Message>& messages() const { return messages_; }
+  const Message& message(std::size_t index) const { return messages_[index]; }
+  Group& group() const { return *group_; }
+  World& world() const { return *world_; }
+  PlacedCall placed() const { return {call, sequence, group_->name}; }
+  Time end_time() const { return end_time_; }  // once over; measured only while tracing
+
+  // A part of a message that this rank receives is there.
+  virtual void received(std::size_t /*index*/, std::size_t /*begin*/, std::size_t /*bytes*/) {}
+  virtual void group_over() = 0;  // all messages posted are over
+  virtual void release() = 0;     // lets go of the tensors; its rank's thread does so
+  // Not over: the operation whose messages this one waits for, itself or one before it.
+  virtual const Operation& runs_first() const { return *this; }
+
+  const Call call;
+  const std::uint64_t sequence;
+  const Channel channel;
+
+ protected:
+  friend class World;
+  void set_over();
+
+  std::vector<Message> messages_{};
+  std::int64_t open_ = 0;  // requests of MPI's that are still to end
+
+ private:
+  const std::shared_ptr<World> world_;
+  const std::shared_ptr<Group> group_;
+  std::atomic<bool> over_ = false;
+  Time end_time_{};
+};
+
+class Exchange final : public Operation {
+ public:
+  Exchange(std::shared_ptr<World> world, std::shared_ptr<Group> group, const Call& call,
+           std::uint64_t sequence, std::span<const Transfer> transfers);
+  void start();
+
+  void group_over() override { set_over(); }
+  void release() override;
+
+ private:
+  std::vector<ConstBuffer> ins_;  // shares of the tensors
+  std::vector<Buffer> outs_;
+};
+
+// Runs the steps of a plan: posts the messages of a step; when all are over, whoever drives makes
+// the step's copies and sums and posts the next. A sum of what a message of the step brings is
+// taken part by part as it arrives, while it is in the cache.
+class PlanRun final : public Operation {
+ public:
+  PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Collective collective,
+          Plan plan, std::uint64_t sequence);
+  static void enter(const std::shared_ptr<PlanRun>& run);  // into its lane
+
+  void received(std::size_t index, std::size_t begin, std::size_t bytes) override;
+  void group_over() override;
+  void release() override;
+  const Operation& runs_first() const override { return *group().lane.front(); }
+
+ private:
+  bool advance();
+  void post_step();
+  void finish_step();
+  std::byte* data(const Piece& piece) const;
+  const PlanAction* sum_of(const PlanAction& recv) const;
+
+  Collective collective_;
+  const Plan plan_;
+  Tensor scratch_;
+  std::size_t step_ = 0;
+  // By message of the step: the sum that is taken as its parts arrive, or null.
+  std::vector<const PlanAction*> sums_;
+};
+
+}  // namespace aisc::mpi

@@ -1,0 +1,70 @@
+#include "common/comm/mpi/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "common/comm/mpi/world.h"
+#include "common/comm/processes.h"
+#include "common/core/error.h"
+
+namespace aisc {
+
+bool has_mpi() { return true; }
+
+}  // namespace aisc
+
+namespace aisc::mpi {
+
+void require(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(fmt::format("{}: {}", call, std::string_view(text, static_cast<std::size_t>(length))));
+}
+
+Session& Session::get() {
+  static Session session;
+  return session;
+}
+
+Session::Session() {
+  int level = 0;
+  require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+  require(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  if (level < MPI_THREAD_SERIALIZED)
+    fail("launch: this MPI library does not let two threads take turns (MPI_THREAD_SERIALIZED)");
+  require(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  require(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  require(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  if (const auto started = started_processes(); started && started->size != size_)
+    fail(
+        fmt::format("launch: {} started {} processes, of which MPI sees {}: the launcher and the "
+                    "MPI library do not know each other (of Slurm: srun --mpi=pmix, or mpirun in "
+                    "the job; `srun --mpi=list` shows what there is)",
+                    started->launcher, started->size, size_));
+  const int* highest_tag = nullptr;
+  int found = 0;
+  require(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &highest_tag, &found), "MPI_Comm_get_attr");
+  id_limit_ = (found ? *highest_tag : 32767) / kTagsPerId;
+  board_ = std::make_unique<Board>(comm_, rank_);
+}
+
+// When the process exits. A rank that calls exit() in the middle of a launch ends all of them:
+// nobody would meet it any more.
+Session::~Session() {
+  if (running) {
+    std::fprintf(stderr, "aisc: rank %d (process %d) called exit() within launch()\n", rank_,
+                 getpid());
+    MPI_Abort(comm_, EXIT_FAILURE);
+  }
+  if (broken) return;
+  board_.reset();
+  MPI_Comm_free(&comm_);
+  MPI_Finalize();
+}
+
+}  // namespace aisc::mpi
