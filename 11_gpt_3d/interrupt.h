@@ -9,7 +9,8 @@ namespace aisc {
 // Listens while it lives; one at a time in a process, since signals belong to the process.
 class Interrupt {
  public:
-  Interrupt();
+  // says: whether a line on the standard error answers the signal. Processes of one job all get it.
+  explicit Interrupt(bool says = true);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;

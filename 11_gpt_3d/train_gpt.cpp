@@ -2,8 +2,12 @@
 // in this folder.
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 
@@ -11,6 +15,7 @@
 #include "11_gpt_3d/run.h"
 #include "11_gpt_3d/saved_model.h"
 #include "common/comm/launch.h"
+#include "common/comm/processes.h"
 #include "common/core/error.h"
 #include "common/core/machine.h"
 #include "formats/gpt2_weights.h"
@@ -21,7 +26,15 @@ namespace {
 // Longer than rank 0 may take to write a checkpoint or a sample, for which the others wait.
 constexpr double kTimeoutSeconds = 600;
 
-void say(const std::string& line) { fmt::print("{}\n", line); }
+// Of processes; threads are all of process 0.
+int process_rank() {
+  const std::optional<Processes> processes = started_processes();
+  return processes ? processes->rank : 0;
+}
+
+void say(const std::string& line) {
+  if (process_rank() == 0) fmt::print("{}\n", line);
+}
 
 int generate_text(const Rank& rank, const Options& options) {
   const std::string weights = weights_at(options.from, say);
@@ -105,15 +118,45 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
   int status = 0;
   const LaunchOptions launch_options{
       .ranks = options.ranks, .timeout_seconds = kTimeoutSeconds, .bind = false};
-  launch(launch_options, [&](Rank rank) {
-    omp_set_num_threads(std::max(1, options.threads / options.ranks));
-    const int result = body(rank);
-    if (rank.world.rank() == 0) status = result;
-  });
+  try {
+    launch(launch_options, [&](Rank rank) {
+      if (options.threads > 0) omp_set_num_threads(std::max(1, options.threads / options.ranks));
+      const int result = body(rank);
+      if (rank.world.rank() == 0) status = result;
+    });
+  } catch (const std::exception&) {  // of processes rank 0's says it
+    if (process_rank() == 0) throw;
+    return 1;
+  }
   return status;
 }
 
+// What all ranks together have, measured by all at once, since they compute at once.
+void add_machine(const Rank& rank, DType dtype, RunFacts& facts) {
+  const int threads = omp_get_max_threads();
+  rank.world.barrier();
+  double sums[] = {static_cast<double>(threads), measure_product_peak(dtype, threads)};
+  const View both(sums, {2}, DType::F64, rank.device);
+  rank.world.all_reduce(both).wait();  // comm: 16 bytes
+  facts.threads = static_cast<int>(sums[0]);
+  facts.peak_flops = sums[1];
+}
+
+// Becomes mpirun, which starts this program once a rank.
+void become_mpirun(int ranks, int argc, char** argv) {
+  std::vector<std::string> program{std::filesystem::read_symlink("/proc/self/exe").string()};
+  program.insert(program.end(), argv + 1, argv + argc);
+  std::vector<std::string> words = mpirun_command(ranks, program);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  fail(fmt::format("{} cannot be started: {}", words[0], std::strerror(errno)));
+}
+
 int run(int argc, char** argv) {
+  if (process_rank() > 0)  // process 0 tells what is wrong with the flags
+    for (std::ostream* stream : {&std::cout, &std::cerr}) stream->setstate(std::ios::failbit);
   ParsedOptions parsed = parse_options(argc, argv);
   std::optional<Checkpoint> checkpoint;
   if (parsed.options && !parsed.options->resume.empty()) {
@@ -125,8 +168,9 @@ int run(int argc, char** argv) {
   }
   if (!parsed.options) return parsed.exit_code;
   Options& options = *parsed.options;
-  if (options.threads == 0) options.threads = available_cores();
-  omp_set_num_threads(options.threads);
+  if (options.launcher == "mpirun" && !started_processes())
+    become_mpirun(options.ranks, argc, argv);
+  omp_set_num_threads(options.threads > 0 ? options.threads : available_cores());
   if (!options.from.empty())
     return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });
 
@@ -138,14 +182,11 @@ int run(int argc, char** argv) {
   if (checkpoint) require_same_model(*checkpoint, options);
   const Dataset dataset = Dataset::open(data);
   complete_model(options, dataset);
-  // Measured while no other rank computes.
-  const RunFacts machine{
-      .command = command_line(argc, argv),
-      .cores = available_cores(),
-      .threads = options.threads,
-      .peak_flops = measure_product_peak(options.train.model.dtype, options.threads)};
+  const RunFacts program{.command = command_line(argc, argv), .cores = available_cores()};
   return on_ranks(options, [&](const Rank& rank) {
-    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, machine).train();
+    RunFacts facts = program;
+    add_machine(rank, options.train.model.dtype, facts);
+    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts).train();
   });
 }
 
@@ -155,7 +196,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) try {
   return aisc::run(argc, argv);
 } catch (const std::exception& e) {
-  std::cout.flush();
-  std::cerr << "train_gpt: " << e.what() << "\n";
+  std::fflush(stdout);
+  fmt::print(stderr, "train_gpt: {}\n", e.what());
   return 1;
 }

@@ -8,9 +8,9 @@
 namespace aisc {
 namespace {
 
-// The one piece of state that cannot be passed by reference: a signal handler has no argument for
-// it. Atomic, since the handler runs in whichever thread the system chooses.
-std::atomic<bool> signal_came = false;
+// The state that cannot be passed by reference: a signal handler has no argument for it. Atomic,
+// since the handler runs in whichever thread the system chooses.
+std::atomic<bool> signal_came = false, is_silent = false;
 static_assert(std::atomic<bool>::is_always_lock_free);  // else a handler may not touch it
 
 // Nothing but what may be called inside a handler (signal-safety(7)).
@@ -20,14 +20,16 @@ void on_signal(int signal_number) {
     raise(signal_number);
     return;
   }
+  if (is_silent) return;
   constexpr std::string_view kMessage = "\nEnding after this step; once more ends at once.\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
 }
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(bool says) {
   signal_came = false;
+  is_silent = !says;
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes in progress go on

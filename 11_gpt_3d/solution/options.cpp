@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "common/comm/processes.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -82,10 +85,16 @@ void add_training(CLI::App& app, Options& o) {
   app.get_option("--precision")->group(group);
   app.get_option("--gradients")->group(group)->default_str("precision's");
   app.add_option("--ranks", o.ranks,
-                 "ranks that each hold the model, as threads, and share the batch")
+                 "ranks that each hold the model and share the batch; under mpirun or srun: theirs")
       ->group(group);
+  app.add_option("--launcher", o.launcher,
+                 "ranks are threads, or processes that mpirun starts on this machine; "
+                 "docs/cluster.md tells about several")
+      ->group(group)
+      ->check(CLI::IsMember({"threads", "mpirun"}))
+      ->default_str("threads");
   app.add_option("--threads", o.threads,
-                 "of all ranks, each at least one; 0: the cores that this process may use")
+                 "of all ranks, each at least one; 0: the cores that they may use")
       ->group(group)
       ->check(CLI::NonNegativeNumber);
 }
@@ -190,6 +199,22 @@ void require_alone(const Options& o) {
     fail("--sample is empty: found 0 bytes, expected text to continue");
 }
 
+// Processes are counted by who started them; a run that is resumed may have more or fewer ranks.
+void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
+  const std::optional<Processes> processes = started_processes();
+  if (!processes) return;
+  const bool asked = std::any_of(argv, argv + argc, [](const std::string_view word) {
+    return word == "--ranks" || word.starts_with("--ranks=");
+  });
+  if (asked && o.ranks != processes->size)
+    fail(fmt::format("--ranks {}: {} started {} processes", o.ranks, processes->launcher,
+                     processes->size));
+  if (!o.from.empty() && processes->size > 1)
+    fail(fmt::format("--from: one rank generates, {} started {} processes", processes->launcher,
+                     processes->size));
+  o.ranks = processes->size;
+}
+
 // Where a run is resumed from need not be where it began.
 void make_absolute(std::string& path) {
   if (!path.empty() && path != "bytes")
@@ -272,6 +297,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     make_absolute(*path);
   try {
     require_alone(o);
+    take_ranks_of_processes(o, argc, argv);
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later

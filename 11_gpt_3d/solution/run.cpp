@@ -13,6 +13,7 @@
 #include "11_gpt_3d/run_folder.h"
 #include "11_gpt_3d/saved_model.h"
 #include "11_gpt_3d/terminal_text.h"
+#include "common/comm/processes.h"
 #include "common/core/error.h"
 #include "common/core/files.h"
 #include "formats/gpt2_weights.h"
@@ -257,7 +258,8 @@ int Run::train() {
                       trainer_.steps_taken(), options_.train.steps));
     return 0;
   }
-  if (is_first_rank()) interrupt_.emplace();
+  // What rank 0 is told counts; a process of another rank must only not end by it.
+  if (is_first_rank() || started_processes()) interrupt_.emplace(is_first_rank());
   Progress progress(stdout);
   try {
     loop(progress);

@@ -1,6 +1,9 @@
-// The default algorithm of each collective. Ranks and chunks are counted round: after p - 1 comes
-// 0. Both sides of a message know its count, so that both leave out an empty one.
+// The default algorithm of each collective, and others for short and for very long buffers. Ranks
+// and chunks are counted round: after p - 1 comes 0. Both sides of a message know its count, so
+// that both leave out an empty one.
 #include <algorithm>
+#include <bit>
+#include <utility>
 #include <vector>
 
 #include "common/comm/plan.h"
@@ -70,6 +73,35 @@ std::vector<Piece> packed(Where where, const std::vector<std::int64_t>& counts) 
     begin += count;
   }
   return pieces;
+}
+
+Piece of_rank(const std::vector<Piece>& pieces, int r) {
+  return pieces[static_cast<std::size_t>(r)];
+}
+
+// Everyone to everyone in one step. Like the pairwise exchange a rank begins with its neighbour on
+// the right, so that not all send to the same rank first. `piece_for` and `piece_from` give the
+// piece for and from a rank.
+template <class PieceFor, class PieceFrom>
+void swap_with_all(Plan& plan, int rank, int size, PieceFor piece_for, PieceFrom piece_from) {
+  for (int s = 1; s < size; ++s) {
+    const int to = wrap(rank + s, size), from = wrap(rank - s, size);
+    plan.send(to, piece_for(to));  // comm: what is for that rank, to each of the others
+    plan.recv(from, piece_from(from));
+  }
+}
+
+// out = the sum of `own` and what the other ranks have sent: rank r's in `arrived(r)`.
+// Contributions are added in the order of the ranks, always as the right operand, so that all ranks
+// that add the same get the same bits. `own` may be `out`: of ranks other than 0 it must stay until
+// its turn, and the sum grows in rank 0's piece.
+template <class Arrived>
+void add_in_order(Plan& plan, int rank, int size, Piece out, Piece own, Arrived arrived) {
+  const Piece sum = rank == 0 ? out : arrived(0);
+  if (rank == 0 && own.where != out.where) plan.copy(out, own);
+  for (int r = 1; r < size; ++r) plan.reduce(sum, r == rank ? own : arrived(r));
+  if (rank != 0) plan.copy(out, sum);
+  plan.end_step();
 }
 
 }  // namespace
@@ -189,17 +221,14 @@ Plan direct_scatter(const Collective& c, int rank, int size) {
 Plan pairwise_all_to_all(const Collective& c, int rank, int size) {
   const auto pieces_for = packed(Where::In, c.send_counts);
   const auto pieces_from = packed(Where::Out, c.recv_counts);
-  const auto at = [](const std::vector<Piece>& pieces, int r) {
-    return pieces[static_cast<std::size_t>(r)];
-  };
   Plan plan{.name = "pairwise all_to_all"};
   for (int s = 1; s < size; ++s) {
     plan.end_step();
     const int to = wrap(rank + s, size), from = wrap(rank - s, size);
-    plan.send(to, at(pieces_for, to));  // comm: S/p, or what the call says for that rank
-    plan.recv(from, at(pieces_from, from));
+    plan.send(to, of_rank(pieces_for, to));  // comm: S/p, or what the call says for that rank
+    plan.recv(from, of_rank(pieces_from, from));
   }
-  plan.copy(at(pieces_from, rank), at(pieces_for, rank));
+  plan.copy(of_rank(pieces_from, rank), of_rank(pieces_for, rank));
   plan.end_step();
   return plan;
 }
@@ -222,6 +251,123 @@ Plan tree_all_reduce(const Collective& c, int rank, int size) {
   if (size == 1) return plan;
   climb(plan, rank, 0, size, all, all, piece(Where::Scratch, c.call.count));
   descend(plan, rank, 0, size, all);
+  return plan;
+}
+
+// Everyone sends its whole buffer to everyone; each adds all of them.
+Plan direct_all_reduce(const Collective& c, int rank, int size) {
+  const std::int64_t count = c.call.count;
+  const Piece all = piece(Where::Out, count);
+  const auto arrived = [&](int r) {  // one behind the other, without a place for this rank's own
+    return piece(Where::Scratch, count, (r < rank ? r : r - 1) * count);
+  };
+  Plan plan{.name = "direct all_reduce", .scratch_count = (size - 1) * count};
+  if (size == 1) return plan;
+  swap_with_all(
+      plan, rank, size, [&](int) { return all; }, arrived);
+  add_in_order(plan, rank, size, all, all, arrived);
+  return plan;
+}
+
+// `out` may be chunk r of `in`, which is read until the sum is complete.
+Plan direct_reduce_scatter(const Collective& c, int rank, int size) {
+  const std::int64_t count = c.call.count;
+  const auto chunk = [&](int r) { return piece(Where::In, count, r * count); };
+  const auto arrived = [&](int r) {
+    return piece(Where::Scratch, count, (r < rank ? r : r - 1) * count);
+  };
+  Plan plan{.name = "direct reduce_scatter", .scratch_count = (size - 1) * count};
+  swap_with_all(plan, rank, size, chunk, arrived);
+  add_in_order(plan, rank, size, piece(Where::Out, count), chunk(rank), arrived);
+  return plan;
+}
+
+Plan direct_all_gather(const Collective& c, int rank, int size) {
+  const std::int64_t count = c.call.count;
+  const Piece mine = piece(Where::In, count);
+  const auto chunk = [&](int r) { return piece(Where::Out, count, r * count); };
+  Plan plan{.name = "direct all_gather"};
+  swap_with_all(
+      plan, rank, size, [&](int) { return mine; }, chunk);
+  plan.copy(chunk(rank), mine);
+  plan.end_step();
+  return plan;
+}
+
+Plan direct_all_to_all(const Collective& c, int rank, int size) {
+  const auto pieces_for = packed(Where::In, c.send_counts);
+  const auto pieces_from = packed(Where::Out, c.recv_counts);
+  Plan plan{.name = "direct all_to_all"};
+  swap_with_all(
+      plan, rank, size, [&](int r) { return of_rank(pieces_for, r); },
+      [&](int r) { return of_rank(pieces_from, r); });
+  plan.copy(of_rank(pieces_from, rank), of_rank(pieces_for, rank));
+  plan.end_step();
+  return plan;
+}
+
+// Ranks that hold the sums of two neighbouring blocks swap them, and each then holds the sum of
+// both: blocks of 1, 2, 4, ... ranks. Of p ranks, between the powers of two q and 2q, p - q are too
+// many: the first 2(p - q) ranks pair up before, each odd one takes the place of both, and tells
+// its neighbour the sum afterwards. v is the number among the q that go on.
+//
+// The lower block's sum is always the left operand, so that all ranks end with the same bits. So
+// the sum of a rank with the upper block grows in what arrived: `mine` and `other` change places.
+Plan recursive_doubling_all_reduce(const Collective& c, int rank, int size) {
+  const int q = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
+  const int pairs = size - q;
+  const bool paired = rank < 2 * pairs;
+  Piece mine = piece(Where::Out, c.call.count), other = piece(Where::Scratch, c.call.count);
+  Plan plan{.name = "recursive doubling all_reduce"};
+  if (paired && rank % 2 == 0) {
+    plan.send(rank + 1, mine);  // comm: S to the neighbour, who goes on for both
+    plan.end_step();
+    plan.recv(rank + 1, mine);
+    plan.end_step();
+    return plan;
+  }
+  if (size > 1) plan.scratch_count = c.call.count;
+  const auto add = [&](bool mine_is_lower) {
+    if (!mine_is_lower) std::swap(mine, other);
+    plan.reduce(mine, other);
+  };
+  if (paired) {
+    plan.recv(rank - 1, other);
+    add(false);
+  }
+  const int v = paired ? rank / 2 : rank - pairs;
+  for (int bit = 1; bit < q; bit *= 2) {
+    plan.end_step();
+    const int w = v ^ bit;
+    const int partner = w < pairs ? 2 * w + 1 : w + pairs;
+    plan.send(partner, mine);  // comm: S, the sum of this block of ranks
+    plan.recv(partner, other);
+    add(v < w);
+  }
+  const Piece all = piece(Where::Out, c.call.count);
+  if (mine.where != all.where) plan.copy(all, mine);
+  plan.end_step();
+  if (paired) plan.send(rank - 1, all);  // comm: S, the whole sum
+  plan.end_step();
+  return plan;
+}
+
+// Rank v, counted from the root, gets chunk v; then chunks travel round as in ring_all_gather, to
+// all but the root, which has them.
+Plan scatter_all_gather_broadcast(const Collective& c, int rank, int size) {
+  const int v = wrap(rank - c.call.peer, size);
+  const int next = wrap(rank + 1, size), prev = wrap(rank - 1, size);
+  const auto chunk = [&](int i) { return chunk_of(Where::Out, c.call.count, wrap(i, size), size); };
+  Plan plan{.name = "scatter all_gather broadcast"};
+  for (int w = 1; w < size && v == 0; ++w)
+    plan.send(wrap(rank + w, size), chunk(w));  // comm: S/p to each rank
+  if (v != 0) plan.recv(c.call.peer, chunk(v));
+  plan.end_step();
+  for (int s = 0; s < size - 1; ++s) {
+    if (v != size - 1) plan.send(next, chunk(v - s));  // comm: S/p to the right
+    if (v != 0) plan.recv(prev, chunk(v - s - 1));
+    plan.end_step();
+  }
   return plan;
 }
 

@@ -159,7 +159,8 @@ void wait_for_ranks(Run& run, int started) {
 }
 
 void check(const LaunchOptions& options) {
-  if (options.ranks < 0) fail(fmt::format("launch: {} ranks, at least 1 expected", options.ranks));
+  if (options.ranks < 0)
+    fail(fmt::format("launch: {} ranks, 0 (as many as there are) or more expected", options.ranks));
   if (!(options.timeout_seconds > 0 && options.timeout_seconds <= kLongTimeoutSeconds))
     fail(fmt::format("launch: timeout_seconds {} is not in (0, {}]", options.timeout_seconds,
                      kLongTimeoutSeconds));

@@ -84,6 +84,17 @@ Plan dissemination_barrier(const Collective& c, int rank, int size);  // L steps
 // Not a default: binomial reduce to rank 0, then broadcast. 2L steps, latency of a tree.
 Plan tree_all_reduce(const Collective& c, int rank, int size);
 
+// Not defaults: for short buffers, where the number of steps is all that counts. The sums of the
+// direct plans add the ranks' contributions in the order of the ranks.
+Plan direct_all_reduce(const Collective& c, int rank, int size);      // 1 step, S (p-1)
+Plan direct_reduce_scatter(const Collective& c, int rank, int size);  // 1 step, S (p-1)/p
+Plan direct_all_gather(const Collective& c, int rank, int size);      // 1 step, S (p-1)/p
+Plan direct_all_to_all(const Collective& c, int rank, int size);      // 1 step, S (p-1)/p
+// L steps, L S; where p is no power of two one step more.
+Plan recursive_doubling_all_reduce(const Collective& c, int rank, int size);
+// Not a default: for long buffers and many ranks. p steps, root: 2 S (p-1)/p, others half of it.
+Plan scatter_all_gather_broadcast(const Collective& c, int rank, int size);
+
 PlanTable default_plans();
 
 }  // namespace aisc

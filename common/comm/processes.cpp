@@ -25,8 +25,6 @@ constexpr std::array kLaunchers{
     Launcher{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},  // Open MPI
     Launcher{"mpiexec", "PMI_RANK", "PMI_SIZE"},  // MPICH, Intel MPI; srun --mpi=pmi2
     Launcher{"srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"},
-    // Without PMI each process would take itself for the only one; MPI's count then tells.
-    Launcher{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
 
 int number(const char* variable, const char* text) {
@@ -66,6 +64,13 @@ std::optional<Processes> started_processes() {
                        launcher.rank, rank, launcher.size, size));
     return processes;
   }
+  // Tasks of Slurm that MPI does not see. (A batch script has SLURM_NTASKS, but no step.)
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks && number("SLURM_STEP_NUM_TASKS", tasks) > 1)
+    fail(
+        fmt::format("srun started {} processes that know nothing of each other: use srun "
+                    "--mpi=pmix, or mpirun in the job (`srun --mpi=list` shows what there is)",
+                    tasks));
   return {};
 }
 

@@ -77,7 +77,7 @@ TEST(Launch, RefusesOptionsThatMakeNoSense) {
   const auto refusal = [](const LaunchOptions& options) {
     return message_of([&] { launch(options, do_nothing); });
   };
-  EXPECT_EQ(refusal({.ranks = 0}), "launch: 0 ranks, at least 1 expected");
+  EXPECT_EQ(refusal({.ranks = -1}), "launch: -1 ranks, 0 (as many as there are) or more expected");
   EXPECT_EQ(refusal({.timeout_seconds = 0}), "launch: timeout_seconds 0 is not in (0, 1000000]");
   EXPECT_EQ(refusal({.chunk_bytes = 0}),
             "launch: chunk_bytes 0 or inline_bytes 16384 is too small");

@@ -43,8 +43,7 @@ Session::Session() {
   if (const auto started = started_processes(); started && started->size != size_)
     fail(
         fmt::format("launch: {} started {} processes, of which MPI sees {}: the launcher and the "
-                    "MPI library do not know each other (of Slurm: srun --mpi=pmix, or mpirun in "
-                    "the job; `srun --mpi=list` shows what there is)",
+                    "MPI library that this program was built with are of different kinds",
                     started->launcher, started->size, size_));
   const int* highest_tag = nullptr;
   int found = 0;
