@@ -1,5 +1,6 @@
-// Measures collectives between the threads of this process against a bare loop over shared memory
-// and against MPI; or runs them in virtual time on a network that one describes.
+// Measures collectives of this library, on threads and on processes under MPI, against a bare loop
+// over shared memory and against MPI itself; or runs them in virtual time on a network that one
+// describes; or measures how much of an all_reduce hides behind computation.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,9 +11,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "bench/comm_summary.h"
 #include "bench/emulate_comm.h"
 #include "bench/measure_comm.h"
-#include "bench/raw_mpi_process.h"
+#include "bench/mpi_processes.h"
 #include "common/core/error.h"
 #include "common/core/files.h"
 #include "common/core/machine.h"
@@ -27,7 +29,10 @@ struct Flags {
   std::string json;
 
   double seconds = 60;
-  bool no_mpi = false;
+  std::vector<std::string> backends{"thread", "bare", "mpi", "raw-mpi"};
+  bool check = false;
+
+  bool overlap = false;
 
   bool emulate = false;
   std::string alpha = "5us", beta = "12.5GB/s", gamma;
@@ -113,13 +118,13 @@ void check_memory(const std::vector<CommCase>& all) {
 }
 
 void print_head(const char* more) {
-  fmt::print("{:<8} {:<14} {:>5} {:>10} {:>12} {}\n", "backend", "operation", "ranks", "bytes",
+  fmt::print("{:<10} {:<14} {:>5} {:>10} {:>12} {}\n", "backend", "operation", "ranks", "bytes",
              "seconds", more);
 }
 
 void print_case(const std::string& backend, const CommCase& c, double seconds,
                 const std::string& more) {
-  fmt::print("{:<8} {:<14} {:>5} {:>10} {:>12.4g} {}\n", backend, name_of(c.op()), c.ranks(),
+  fmt::print("{:<10} {:<14} {:>5} {:>10} {:>12.4g} {}\n", backend, name_of(c.op()), c.ranks(),
              c.bytes(), seconds, more);
   std::fflush(stdout);
 }
@@ -132,44 +137,24 @@ nlohmann::ordered_json json_of(const std::string& backend, const CommCase& c, do
           {"seconds", seconds}};
 }
 
-// Of two backends measured in the same rounds: the median of how often `one` fits into `other`.
-// Speed drifts on a shared machine, and it drifts for both.
-double speed(const CommRow& one, const CommRow& other) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < one.rounds.size(); ++i)
-    ratios.push_back(other.rounds[i] / one.rounds[i]);
-  return median(std::move(ratios));
-}
-
-const CommRow* find(const std::vector<CommRow>& rows, const char* backend, int ranks,
-                    std::int64_t bytes) {
-  for (const CommRow& row : rows)
-    if (row.backend == backend && row.what.op() == CommOp::AllReduce && row.what.ranks() == ranks &&
-        row.what.bytes() == bytes)
-      return &row;
-  return nullptr;
-}
-
-// What one looks at first, as far as it was measured.
-nlohmann::ordered_json summarize(const std::vector<CommRow>& rows) {
-  nlohmann::ordered_json summary;
-  const auto compare = [&](const char* name, const char* other, int ranks, std::int64_t bytes) {
-    const CommRow* ours = find(rows, "thread", ranks, bytes);
-    const CommRow* theirs = find(rows, other, ranks, bytes);
-    if (ours && theirs) summary[name] = speed(*ours, *theirs);
-  };
-  compare("speed against bare, 2 ranks, 64 MiB all_reduce", "bare", 2, 64 << 20);
-  compare("speed against raw-mpi, 2 ranks, 1 MiB all_reduce", "raw-mpi", 2, 1 << 20);
-  compare("speed against raw-mpi, 8 ranks, 16 MiB all_reduce", "raw-mpi", 8, 16 << 20);
-  if (const CommRow* ours = find(rows, "thread", 2, 8))
-    summary["microseconds, 2 ranks, 8 bytes all_reduce"] = 1e6 * ours->seconds;
-  return summary;
+// The backends to measure, without those of MPI where it is absent.
+std::vector<std::string> backends(const Flags& flags) {
+  std::vector<std::string> all = flags.backends;
+  if (flags.check) all.emplace_back("mpi-check");
+  if (MpiProcesses::available()) return all;
+  std::string absent;
+  std::erase_if(all, [&](const std::string& backend) {
+    if (is_mpi_backend(backend)) absent += (absent.empty() ? "no " : ", no ") + backend;
+    return is_mpi_backend(backend);
+  });
+  if (all.empty()) fail(absent + ": MPI was not found");
+  if (!absent.empty()) fmt::print("{}: MPI was not found\n", absent);
+  return all;
 }
 
 nlohmann::ordered_json measure(const Flags& flags, const std::vector<CommCase>& all) {
   const int cores = available_cores();
-  const bool with_mpi = !flags.no_mpi && RawMpiProcess::available();
-  if (!flags.no_mpi && !with_mpi) fmt::print("no raw-mpi: MPI was not found\n");
+  const std::vector<std::string> names = backends(flags);
   double load = 0;  // of the last minute
   getloadavg(&load, 1);
   const double triad = measure_triad_bandwidth(cores);
@@ -179,25 +164,27 @@ nlohmann::ordered_json measure(const Flags& flags, const std::vector<CommCase>& 
   print_head("algbw GB/s  busbw GB/s");
   nlohmann::ordered_json table = nlohmann::ordered_json::array();
   std::vector<CommRow> rows;
-  measure_comm({.cases = all,
-                .seconds = flags.seconds,
-                .mpi = with_mpi ? MeasureOptions::Mpi::Use : MeasureOptions::Mpi::Omit},
-               [&](const CommRow& row) {
-                 print_case(
-                     row.backend, row.what, row.seconds,
-                     fmt::format("{:>10.4g}  {:>10.4g}", row.algbw() / 1e9, row.busbw() / 1e9));
-                 table.push_back(json_of(row.backend, row.what, row.seconds));
-                 table.back()["algbw"] = row.algbw();
-                 table.back()["busbw"] = row.busbw();
-                 rows.push_back(row);
-               });
+  measure_comm(
+      {.cases = all, .seconds = flags.seconds, .backends = names}, [&](const CommRow& row) {
+        print_case(row.backend, row.what, row.seconds,
+                   fmt::format("{:>10.4g}  {:>10.4g}", row.algbw() / 1e9, row.busbw() / 1e9));
+        table.push_back(json_of(row.backend, row.what, row.seconds));
+        table.back()["algbw"] = row.algbw();
+        table.back()["busbw"] = row.busbw();
+        rows.push_back(row);
+      });
   const double after = cores > 1 ? measure_round_trip() : 0;
   if (cores > 1)
     fmt::print("a cache line from core to core and back: {:.0f} ns before, {:.0f} ns after\n",
                1e9 * before, 1e9 * after);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (const CommRow* raw = same_case(rows, rows[i], "raw-mpi"); raw && raw != &rows[i]) {
+      table[i]["times_raw_mpi"] = 1 / speed(rows[i], *raw);
+      table[i]["seconds_more_than_raw_mpi"] = more_seconds(rows[i], *raw);
+    }
   const nlohmann::ordered_json summary = summarize(rows);
   for (const auto& [name, value] : summary.items())
-    fmt::print("{:<52} {:.3g}\n", name, value.get<double>());
+    fmt::print("{:<80} {:.3g}\n", name, value.get<double>());
   return {{"cores", cores}, {"triad", triad},    {"load", load}, {"round_trip", {before, after}},
           {"rows", table},  {"summary", summary}};
 }
@@ -233,6 +220,32 @@ nlohmann::ordered_json emulate(const Flags& flags, const std::vector<CommCase>& 
   return {{"rows", table}};
 }
 
+// How much of an all_reduce of two processes computation hides.
+nlohmann::ordered_json overlap(const Flags& flags) {
+  constexpr int kRanks = 2, kRounds = 9;
+  const std::int64_t bytes = bytes_of("--max-bytes", flags.max_bytes);
+  if (!MpiProcesses::available()) fail("no mpi: MPI was not found");
+  MpiProcesses processes("mpi", kRanks);
+  fmt::print("all_reduce of {} bytes, {} ranks, {} cores; seconds\n", bytes, kRanks,
+             available_cores());
+  fmt::print("{:<22} {:>12} {:>12} {:>12} {:>8}\n", "computation", "all_reduce", "computation",
+             "both", "hidden");
+  nlohmann::ordered_json table = nlohmann::ordered_json::array();
+  const auto row = [&](const char* name, const std::string& command) {
+    const std::vector<double> x = processes.ask(command);
+    if (x.size() != 4) fail(fmt::format("mpi: {} numbers as answer to '{}'", x.size(), command));
+    fmt::print("{:<22} {:>12.4g} {:>12.4g} {:>12.4g} {:>8.2f}\n", name, x[0], x[1], x[2], x[3]);
+    table.push_back({{"computation", name},
+                     {"all_reduce_seconds", x[0]},
+                     {"computation_seconds", x[1]},
+                     {"both_seconds", x[2]},
+                     {"hidden", x[3]}});
+  };
+  row("on the rank's core", fmt::format("overlap {} {} {}", bytes, kRounds, flags.trace));
+  row("elsewhere: it sleeps", fmt::format("overlap_asleep {} {}", bytes, kRounds));
+  return {{"ranks", kRanks}, {"bytes", bytes}, {"cores", available_cores()}, {"rows", table}};
+}
+
 void add_flags(CLI::App& app, Flags& flags) {
   for (const CommOp op : kBenchOperations) flags.operations.emplace_back(name_of(op));
   app.add_option("--operations", flags.operations, "which")
@@ -250,11 +263,26 @@ void add_flags(CLI::App& app, Flags& flags) {
   CLI::Option* seconds = app.add_option("--seconds", flags.seconds, "about how long to measure")
                              ->check(CLI::Range(0.0, 86400.0))
                              ->capture_default_str();
-  CLI::Option* no_mpi = app.add_flag("--no-mpi", flags.no_mpi, "leave raw-mpi out");
+  CLI::Option* backends = app.add_option("--backends", flags.backends,
+                                         "what to measure: this library on threads and on MPI's "
+                                         "processes, loops by hand, MPI itself")
+                              ->check(CLI::IsMember(flags.backends))
+                              ->delimiter(',')
+                              ->capture_default_str();
+  CLI::Option* check = app.add_flag(
+      "--check", flags.check, "also this library on MPI with the calls of all ranks compared");
   CLI::Option* emulate =
       app.add_flag("--emulate", flags.emulate, "in virtual time, on the network of the flags below")
           ->excludes(seconds)
-          ->excludes(no_mpi);
+          ->excludes(backends)
+          ->excludes(check);
+  app.add_flag("--overlap", flags.overlap,
+               "instead: how much of an all_reduce of --max-bytes between 2 processes hides behind "
+               "computation")
+      ->excludes(emulate)
+      ->excludes(seconds)
+      ->excludes(backends)
+      ->excludes(check);
   const auto add = [&](const char* name, auto& value, const char* text) {
     return app.add_option(name, value, text)->needs(emulate)->capture_default_str();
   };
@@ -267,7 +295,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   add("--card-beta", flags.card_beta, "bytes that pass a card");
   add("--pace", flags.pace, "to watch it: wall seconds that each virtual second takes")
       ->check(CLI::NonNegativeNumber);
-  add("--trace", flags.trace, "write what each rank did when (chrome://tracing, Perfetto)");
+  app.add_option("--trace", flags.trace,
+                 "of --emulate or --overlap: write what each rank did when (chrome://tracing, "
+                 "Perfetto)");
 }
 
 }  // namespace
@@ -275,14 +305,18 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 int main(int argc, char** argv) try {
   CLI::App app(
-      "Measures collectives between threads, against a bare loop over shared memory and MPI.");
+      "Measures collectives between threads and between processes, against a bare loop over shared "
+      "memory and MPI.");
   aisc::Flags flags;
   aisc::add_flags(app, flags);
   CLI11_PARSE(app, argc, argv);
   const std::vector<aisc::CommCase> all = aisc::cases(flags);
   aisc::check_memory(all);
-  const nlohmann::ordered_json result =
-      flags.emulate ? aisc::emulate(flags, all) : aisc::measure(flags, all);
+  if (!flags.trace.empty() && !flags.emulate && !flags.overlap)
+    aisc::fail("--trace requires --emulate or --overlap");
+  const nlohmann::ordered_json result = flags.emulate   ? aisc::emulate(flags, all)
+                                        : flags.overlap ? aisc::overlap(flags)
+                                                        : aisc::measure(flags, all);
   if (!flags.json.empty()) aisc::write_file(flags.json, result.dump(2) + "\n");
   return 0;
 } catch (const std::exception& e) {

@@ -89,4 +89,19 @@ std::string CommCase::check(int rank, std::span<const float> out) const {
   }
 }
 
+Work start(Communicator& world, const CommCase& c, const View& in, const View& out) {
+  switch (c.op()) {
+    case CommOp::AllReduce:
+      return world.all_reduce(out);  // comm: the sum of all ranks' buffers to all
+    case CommOp::ReduceScatter:
+      return world.reduce_scatter(in, out);  // comm: of the sum a chunk to each
+    case CommOp::AllGather:
+      return world.all_gather(in, out);  // comm: a chunk of each to all
+    case CommOp::AllToAll:
+      return world.all_to_all(in, out);  // comm: a chunk of each to each
+    default:
+      return world.broadcast(out, 0);  // comm: rank 0's buffer to all
+  }
+}
+
 }  // namespace aisc

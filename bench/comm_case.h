@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "common/comm/call.h"
+#include "common/comm/communicator.h"
 
 namespace aisc {
 
@@ -48,5 +48,8 @@ class CommCase {
   int ranks_;
   std::int64_t count_;
 };
+
+// The case's operation, called on a communicator; in place `in` is not used.
+Work start(Communicator& world, const CommCase& c, const View& in, const View& out);
 
 }  // namespace aisc

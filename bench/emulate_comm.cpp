@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/measure_comm.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/files.h"

@@ -5,10 +5,11 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <map>
 
 #include "bench/bare_loops.h"
-#include "bench/raw_mpi_process.h"
+#include "bench/mpi_processes.h"
+#include "bench/rank_command.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/machine.h"
@@ -18,10 +19,6 @@ namespace {
 
 constexpr double kBatchSeconds = 1e-3;
 constexpr std::size_t kFewestRounds = 5, kMostRounds = 101;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // What rank 0 has all ranks do next.
 struct Job {
@@ -104,12 +101,7 @@ double Member::run(const Job& job) {
     return 0;
   }
   // In place, sums of sums soon are infinite, which takes no longer to add.
-  call();
-  barrier();
-  const double begin = seconds_now();
-  for (std::int64_t i = 0; i < job.calls; ++i) call();
-  barrier();
-  return (seconds_now() - begin) / static_cast<double>(job.calls);
+  return seconds_per_call(job.calls, call, barrier);
 }
 
 // One of the backends of a case: seconds per call of so many calls, or with 0 calls a check.
@@ -126,8 +118,10 @@ struct Contender {
   }
 };
 
-std::vector<Contender> contenders(const CommCase& c, Member& member, Team& team,
-                                  RawMpiProcess* mpi) {
+using Processes = std::map<std::string, MpiProcesses>;  // by backend
+
+std::vector<Contender> contenders(const std::vector<std::string>& backends, const CommCase& c,
+                                  Member& member, Team& team, Processes& processes) {
   const auto ours = [&](Job::Backend backend) {
     return [&c, &member, &team, backend](std::int64_t calls) {
       const double seconds = member.lead({backend, &c, calls});
@@ -137,9 +131,14 @@ std::vector<Contender> contenders(const CommCase& c, Member& member, Team& team,
       return seconds;
     };
   };
-  std::vector<Contender> all{{"thread", ours(Job::Backend::Thread)},
-                             {"bare", ours(Job::Backend::Bare)}};
-  if (mpi) all.push_back({"raw-mpi", [&c, mpi](std::int64_t calls) { return mpi->ask(c, calls); }});
+  std::vector<Contender> all;
+  for (const std::string& name : backends) {
+    if (const auto mpi = processes.find(name); mpi != processes.end())
+      all.push_back(
+          {name, [&c, mpi](std::int64_t calls) { return mpi->second.measure(c, calls); }});
+    else
+      all.push_back({name, ours(name == "bare" ? Job::Backend::Bare : Job::Backend::Thread)});
+  }
   return all;
 }
 
@@ -148,21 +147,6 @@ std::vector<Contender> contenders(const CommCase& c, Member& member, Team& team,
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-Work start(Communicator& world, const CommCase& c, const View& in, const View& out) {
-  switch (c.op()) {
-    case CommOp::AllReduce:
-      return world.all_reduce(out);  // comm: the sum of all ranks' buffers to all
-    case CommOp::ReduceScatter:
-      return world.reduce_scatter(in, out);  // comm: of the sum a chunk to each
-    case CommOp::AllGather:
-      return world.all_gather(in, out);  // comm: a chunk of each to all
-    case CommOp::AllToAll:
-      return world.all_to_all(in, out);  // comm: a chunk of each to each
-    default:
-      return world.broadcast(out, 0);  // comm: rank 0's buffer to all
-  }
 }
 
 double measure_round_trip() {
@@ -190,8 +174,8 @@ double measure_round_trip() {
 void measure_comm(const MeasureOptions& options, const std::function<void(const CommRow&)>& row) {
   const double begin = seconds_now();
   const auto measured = [&](const CommCase& c, double until, Member& member, Team& team,
-                            RawMpiProcess* mpi) {
-    std::vector<Contender> all = contenders(c, member, team, mpi);
+                            Processes& processes) {
+    std::vector<Contender> all = contenders(options.backends, c, member, team, processes);
     for (Contender& x : all) x.prepare();
     for (std::size_t round = 0;
          round < kFewestRounds || (round < kMostRounds && seconds_now() < until); ++round)
@@ -204,8 +188,9 @@ void measure_comm(const MeasureOptions& options, const std::function<void(const 
     for (last = first; last < cases.size() && cases[last].ranks() == cases[first].ranks(); ++last)
       most = std::max(most, cases[last].count());
     const int ranks = cases[first].ranks();
-    std::optional<RawMpiProcess> mpi;
-    if (options.mpi == MeasureOptions::Mpi::Use) mpi.emplace(ranks);
+    Processes processes;
+    for (const std::string& backend : options.backends)
+      if (is_mpi_backend(backend)) processes.try_emplace(backend, backend, ranks);
     Team team(ranks);
     launch({.ranks = ranks}, [&](const Rank& rank) {
       Member member(rank, team, most);
@@ -214,7 +199,7 @@ void measure_comm(const MeasureOptions& options, const std::function<void(const 
       try {
         for (std::size_t i = first; i < last; ++i) {
           const double share = static_cast<double>(i + 1) / static_cast<double>(cases.size());
-          measured(cases[i], begin + options.seconds * share, member, team, mpi ? &*mpi : nullptr);
+          measured(cases[i], begin + options.seconds * share, member, team, processes);
         }
       } catch (...) {
         member.lead({});

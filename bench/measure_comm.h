@@ -1,4 +1,5 @@
-// Measures collectives of the thread backend, and in the same rounds what they are compared with.
+// Measures collectives of threads and of processes, and in the same rounds what they are compared
+// with.
 #pragma once
 
 #include <functional>
@@ -6,7 +7,6 @@
 #include <vector>
 
 #include "bench/comm_case.h"
-#include "common/comm/communicator.h"
 
 namespace aisc {
 
@@ -20,9 +20,6 @@ struct CommRow {
   double busbw() const { return algbw() * what.bus_factor(); }
 };
 
-// The case's operation, called on a communicator; in place `in` is not used.
-Work start(Communicator& world, const CommCase& c, const View& in, const View& out);
-
 // Seconds that a cache line takes from one core to another and back: the unit of all latencies
 // here. Best of several; needs two cores.
 double measure_round_trip();
@@ -32,12 +29,14 @@ double median(std::vector<double> values);
 struct MeasureOptions {
   std::vector<CommCase> cases;  // grouped by ranks
   double seconds = 60;          // for all of them; no case has fewer than 5 rounds
-  enum class Mpi { Use, Omit } mpi = Mpi::Use;
+  // Of thread (this library, ranks as threads), bare (loops over shared memory), mpi (this library,
+  // ranks as processes), mpi-check and raw-mpi. Those of MPI need MpiProcesses::available().
+  std::vector<std::string> backends{"thread", "bare"};
 };
 
-// Calls `row` for each case's backends in turn: thread, bare, raw-mpi. In each round each backend
-// makes as many calls as take a millisecond, the ranks kept in step by the operation itself.
-// Outputs are checked before; throws Error if one is wrong.
+// Calls `row` for each case's backends in turn. In each round each backend makes as many calls as
+// take a millisecond, the ranks kept in step by the operation itself. Outputs are checked before;
+// throws Error if one is wrong.
 void measure_comm(const MeasureOptions& options, const std::function<void(const CommRow&)>& row);
 
 }  // namespace aisc

@@ -1,7 +1,6 @@
 // The benchmark's operations done by MPI itself, called directly: what our library is compared
-// with. Started under mpirun by bench_comm. Rank 0 reads lines "operation bytes calls" and answers
-// each with the seconds of a call, or with what went wrong; 0 calls check the operation's output.
-// Ends with its input.
+// with. Started under mpirun by bench_comm; obeys the commands of rank_command.h, a collective
+// each.
 #include <mpi.h>
 #include <sys/mman.h>
 
@@ -13,15 +12,11 @@
 #include <thread>
 
 #include "bench/comm_case.h"
+#include "bench/rank_command.h"
 #include "common/core/error.h"
 
 namespace aisc {
 namespace {
-
-struct Command {
-  int op = -1;  // the end
-  std::int64_t bytes = 0, calls = 0;
-};
 
 void require(int status) {
   if (status == MPI_SUCCESS) return;
@@ -76,15 +71,10 @@ void call(const CommCase& c, std::span<const float> in, std::span<float> out) {
 
 // Every rank's next command. Waiting ranks sleep, since others are measured meanwhile; MPI's own
 // waiting would take a core each.
-Command next_command(int rank) {
-  Command command;
-  std::string line;
-  if (rank == 0 && std::getline(std::cin, line)) {
-    std::istringstream words(line);
-    std::string name;
-    words >> name >> command.bytes >> command.calls;
-    command.op = static_cast<int>(bench_operation(name));
-  }
+RankCommand next_command(int rank) {
+  RankCommand command;
+  std::string file;
+  if (rank == 0) command = read_command(std::cin, file);
   MPI_Request request;
   require(MPI_Ibcast(&command, sizeof command, MPI_BYTE, 0, MPI_COMM_WORLD, &request));
   for (int over = 0; require(MPI_Test(&request, &over, MPI_STATUS_IGNORE)), !over;)
@@ -93,7 +83,9 @@ Command next_command(int rank) {
 }
 
 // The answer to a command, on rank 0.
-std::string obey(const Command& command, int rank, int ranks, HugeBuffer& ins, HugeBuffer& outs) {
+std::string obey(const RankCommand& command, int rank, int ranks, HugeBuffer& ins,
+                 HugeBuffer& outs) {
+  if (command.kind != RankCommand::Collective) return "only collectives are measured here";
   const CommCase c(static_cast<CommOp>(command.op), ranks, command.bytes);
   const std::span<float> in = ins.first(c.in_count()), out = outs.first(c.out_count());
   std::ostringstream answer;
@@ -106,13 +98,9 @@ std::string obey(const Command& command, int rank, int ranks, HugeBuffer& ins, H
     require(MPI_Allreduce(MPI_IN_PLACE, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     answer << (failures == 0 ? "0" : "a wrong result");
   } else {
-    call(c, in, out);
-    require(MPI_Barrier(MPI_COMM_WORLD));
-    const double begin = MPI_Wtime();
-    for (std::int64_t i = 0; i < command.calls; ++i) call(c, in, out);
-    require(MPI_Barrier(MPI_COMM_WORLD));
     answer.precision(9);
-    answer << (MPI_Wtime() - begin) / static_cast<double>(command.calls);
+    answer << seconds_per_call(
+        command.calls, [&] { call(c, in, out); }, [] { require(MPI_Barrier(MPI_COMM_WORLD)); });
   }
   return answer.str();
 }
@@ -122,7 +110,7 @@ void serve() {
   require(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   require(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
   HugeBuffer in, out;
-  for (Command command; (command = next_command(rank)).op >= 0;) {
+  for (RankCommand command; (command = next_command(rank)).kind != RankCommand::End;) {
     const std::string answer = obey(command, rank, ranks, in, out);
     if (rank == 0) std::cout << answer << std::endl;
   }

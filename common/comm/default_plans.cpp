@@ -186,6 +186,18 @@ Plan tree_reduce(const Collective& c, int rank, int size) {
   return plan;
 }
 
+Plan direct_broadcast(const Collective& c, int rank, int size) {
+  const Piece all = piece(Where::Out, c.call.count);
+  Plan plan{.name = "direct broadcast"};
+  if (rank == c.call.peer) {
+    for (int d = 1; d < size; ++d) plan.send(wrap(rank + d, size), all);  // comm: S to each rank
+  } else {
+    plan.recv(c.call.peer, all);
+  }
+  plan.end_step();
+  return plan;
+}
+
 Plan direct_gather(const Collective& c, int rank, int size) {
   const std::int64_t count = c.call.count;
   const Piece mine = piece(Where::In, count);

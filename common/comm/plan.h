@@ -90,6 +90,7 @@ Plan direct_all_reduce(const Collective& c, int rank, int size);      // 1 step,
 Plan direct_reduce_scatter(const Collective& c, int rank, int size);  // 1 step, S (p-1)/p
 Plan direct_all_gather(const Collective& c, int rank, int size);      // 1 step, S (p-1)/p
 Plan direct_all_to_all(const Collective& c, int rank, int size);      // 1 step, S (p-1)/p
+Plan direct_broadcast(const Collective& c, int rank, int size);       // 1 step, root: S (p-1)
 // L steps, L S; where p is no power of two one step more.
 Plan recursive_doubling_all_reduce(const Collective& c, int rank, int size);
 // Not a default: for long buffers and many ranks. p steps, root: 2 S (p-1)/p, others half of it.

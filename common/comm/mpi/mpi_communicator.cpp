@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <exception>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -85,6 +87,7 @@ int rank_in(const Group& group, int world_rank) {
 struct SplitPart {
   int color, key;
   std::int64_t free_id;  // an identity that this rank may take for a new communicator
+  char name[48] = {};    // cut if longer
 };
 
 class MpiCommunicator final : public Communicator {
@@ -106,20 +109,38 @@ class MpiCommunicator final : public Communicator {
   }
 
   Work do_collective(Collective collective) override {
-    Plan plan = choose_plan(collective, rank(), size());
-    return do_plan(std::move(collective), std::move(plan));
+    std::shared_ptr<const Plan> plan = plan_for(collective);
+    return run(std::move(collective), std::move(plan));
   }
 
   Work do_plan(Collective collective, Plan plan) override {
+    return run(std::move(collective), std::make_shared<const Plan>(std::move(plan)));
+  }
+
+  // Programs repeat themselves: the last plans are kept.
+  std::shared_ptr<const Plan> plan_for(const Collective& collective) {
+    constexpr std::size_t kKept = 16;
+    const bool is_kept = collective.call.op != CommOp::AllToAllV;  // its call has not all counts
+    if (is_kept)
+      for (const auto& [call, plan] : kept_)
+        if (call == collective.call) return plan;
+    auto plan = std::make_shared<const Plan>(choose_plan(collective, rank(), size()));
+    if (!is_kept) return plan;
+    if (kept_.size() == kKept) kept_.pop_back();
+    kept_.emplace_front(collective.call, plan);
+    return plan;
+  }
+
+  Work run(Collective collective, std::shared_ptr<const Plan> plan) {
     const Call call = collective.call;
-    const auto run = std::make_shared<PlanRun>(world_, group_, std::move(collective),
-                                               std::move(plan), sequence_);
+    const auto plan_run = std::make_shared<PlanRun>(world_, group_, std::move(collective),
+                                                    std::move(plan), sequence_);
     {
       const World::Entry entry(*world_);
       world_->begin(call, sequence_++, name());
-      PlanRun::enter(run);
+      PlanRun::enter(plan_run);
     }
-    return work(run);
+    return work(plan_run);
   }
 
   // All ranks tell all what they want; each then knows its part, in which the ranks have agreed on
@@ -128,6 +149,7 @@ class MpiCommunicator final : public Communicator {
     const auto n = static_cast<std::size_t>(size());
     std::vector<SplitPart> parts(n);
     SplitPart mine{color, key, world_->free_id()};
+    name.copy(mine.name, sizeof mine.name - 1);
     CpuDevice host;
     const auto bytes = [&](void* data, std::size_t count) {
       return View(data, {static_cast<std::int64_t>(count * sizeof(SplitPart))}, DType::U8, host);
@@ -137,6 +159,14 @@ class MpiCommunicator final : public Communicator {
     Collective gather{.call = {.op = CommOp::AllGather, .count = sizeof(SplitPart)}};
     do_plan(std::move(collective), choose_plan(gather, rank(), size())).wait();
 
+    for (std::size_t r = 1; r < n; ++r)
+      if (const std::string_view a = parts[0].name, b = parts[r].name; a != b) {
+        world_->fail(
+            fmt::format("{}: rank {} called split(\"{}\") where rank {} called "
+                        "split(\"{}\")",
+                        this->name(), group_->ranks[r], b, group_->ranks[0], a));
+        fail(world_->failure());
+      }
     std::int64_t id = 0;
     std::vector<std::tuple<int, int>> members;  // key, rank
     for (std::size_t r = 0; r < n; ++r) {
@@ -163,6 +193,7 @@ class MpiCommunicator final : public Communicator {
   const std::shared_ptr<Group> group_;
   std::uint64_t sequence_ = 0;  // collectives called
   std::uint64_t messages_ = 0;  // exchanges called
+  std::deque<std::pair<Call, std::shared_ptr<const Plan>>> kept_;
 };
 
 }  // namespace

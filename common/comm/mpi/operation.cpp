@@ -65,14 +65,14 @@ void Exchange::release() {
 }
 
 PlanRun::PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Collective collective,
-                 Plan plan, std::uint64_t its_sequence)
+                 std::shared_ptr<const Plan> plan, std::uint64_t its_sequence)
     : Operation(std::move(world), std::move(group), Channel::Plan, collective.call, its_sequence),
       collective_(std::move(collective)),
       plan_(std::move(plan)) {
-  if (plan_.scratch_count == 0) return;
+  if (plan_->scratch_count == 0) return;
   const ConstView& in = collective_.in.view();
   Device& device = in.count() > 0 ? in.device() : collective_.out.view().device();
-  scratch_ = Tensor({plan_.scratch_count}, call.dtype, device, Purpose::Communication);
+  scratch_ = Tensor({plan_->scratch_count}, call.dtype, device, Purpose::Communication);
 }
 
 void PlanRun::enter(const std::shared_ptr<PlanRun>& run) {
@@ -91,7 +91,7 @@ void PlanRun::group_over() {
 
 // True if the plan is over, else messages are under way.
 bool PlanRun::advance() {
-  for (; step_ < plan_.steps(); ++step_) {
+  for (; step_ < plan_->steps(); ++step_) {
     post_step();
     if (open_ > 0) return false;
     finish_step();
@@ -103,7 +103,7 @@ bool PlanRun::advance() {
 void PlanRun::post_step() {
   messages_.clear();
   sums_.clear();
-  for (const PlanAction& action : plan_.step(step_)) {
+  for (const PlanAction& action : plan_->step(step_)) {
     const bool is_send = action.kind == Kind::Send;
     if (!is_send && action.kind != Kind::Recv) continue;
     const Piece& piece = is_send ? action.from : action.to;
@@ -115,7 +115,7 @@ void PlanRun::post_step() {
 
 // The sum that only adds what `recv` brings: nothing else in the step touches its two pieces.
 const PlanAction* PlanRun::sum_of(const PlanAction& recv) const {
-  const std::span<const PlanAction> step = plan_.step(step_);
+  const std::span<const PlanAction> step = plan_->step(step_);
   const auto sum = std::find_if(step.begin(), step.end(), [&](const PlanAction& action) {
     return action.kind == Kind::Reduce && same(action.from, recv.to);
   });
@@ -136,7 +136,7 @@ void PlanRun::received(std::size_t index, std::size_t begin, std::size_t bytes) 
 }
 
 void PlanRun::finish_step() {
-  for (const PlanAction& action : plan_.step(step_)) {
+  for (const PlanAction& action : plan_->step(step_)) {
     const auto bytes = static_cast<std::size_t>(action.to.count) * size_of(call.dtype);
     if (action.kind == Kind::Copy && data(action.to) != data(action.from))
       std::memmove(data(action.to), data(action.from), bytes);

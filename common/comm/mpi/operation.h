@@ -71,7 +71,7 @@ class Exchange final : public Operation {
 class PlanRun final : public Operation {
  public:
   PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Collective collective,
-          Plan plan, std::uint64_t sequence);
+          std::shared_ptr<const Plan> plan, std::uint64_t sequence);
   static void enter(const std::shared_ptr<PlanRun>& run);  // into its lane
 
   void received(std::size_t index, std::size_t begin, std::size_t bytes) override;
@@ -87,7 +87,7 @@ class PlanRun final : public Operation {
   const PlanAction* sum_of(const PlanAction& recv) const;
 
   Collective collective_;
-  const Plan plan_;
+  const std::shared_ptr<const Plan> plan_;
   Tensor scratch_;
   std::size_t step_ = 0;
   // By message of the step: the sum that is taken as its parts arrive, or null.

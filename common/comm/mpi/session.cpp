@@ -26,6 +26,24 @@ void require(int status, const char* call) {
   fail(fmt::format("{}: {}", call, std::string_view(text, static_cast<std::size_t>(length))));
 }
 
+namespace {
+
+// Open MPI's setting, by MPI-3's tools interface; other libraries have none.
+bool read_yields() {
+  int level = 0, index = 0, count = 0, value = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &level) != MPI_SUCCESS) return false;
+  MPI_T_cvar_handle handle;
+  if (MPI_T_cvar_get_index("mpi_yield_when_idle", &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
+    if (count == 1) MPI_T_cvar_read(handle, &value);
+    MPI_T_cvar_handle_free(&handle);
+  }
+  MPI_T_finalize();
+  return value != 0;
+}
+
+}  // namespace
+
 Session& Session::get() {
   static Session session;
   return session;
@@ -50,6 +68,7 @@ Session::Session() {
   require(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &highest_tag, &found), "MPI_Comm_get_attr");
   id_limit_ = (found ? *highest_tag : 32767) / kTagsPerId;
   board_ = std::make_unique<Board>(comm_, rank_);
+  yields_ = read_yields();
 }
 
 // When the process exits. A rank that calls exit() in the middle of a launch ends all of them:

@@ -30,6 +30,9 @@ class Session {
   int rank() const { return rank_; }
   int size() const { return size_; }
   Board& board() { return *board_; }
+  // MPI itself lets others run whenever it finds nothing to do; doing it again would only cost
+  // time.
+  bool yields() const { return yields_; }
   bool same_node(int rank) const { return board_->slot_of(rank) != nullptr; }
 
   // Identities of communicators. A message's tag is made of its communicator's, so that no two
@@ -46,6 +49,7 @@ class Session {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
+  bool yields_ = false;
   std::int64_t id_limit_ = 0;
   std::unique_ptr<Board> board_;
 };

@@ -21,6 +21,7 @@ constexpr int kPartsInFlight = 8;
 // A rank that waits looks all the time at first, giving way to others where cores are shared; then
 // it sleeps between two looks, longer and longer.
 constexpr auto kLooks = std::chrono::microseconds(1000);
+constexpr auto kAlone = std::chrono::microseconds(20);
 constexpr auto kShortSleep = std::chrono::microseconds(50);
 constexpr auto kLongSleep = std::chrono::microseconds(500);
 constexpr int kSleepsPerStep = 100;
@@ -75,7 +76,7 @@ Queue& Group::queue(Channel channel, bool is_send, int peer) {
 // How a waiting rank spends the time between two looks.
 class World::Patience {
  public:
-  explicit Patience(bool has_own_core) : has_own_core_(has_own_core) {}
+  explicit Patience(GiveWay way) : way_(way) {}
 
   void moved() { looks_ = sleeps_ = 0; }
   // Returns the time when it is worth asking what it is.
@@ -88,7 +89,10 @@ class World::Patience {
     const Time now = std::chrono::steady_clock::now();
     if (looks_ == kLooksPerTime) start_ = now;
     if (now - start_ < kLooks) {
-      give_way();
+      if (now - start_ > kAlone && way_ == GiveWay::Pause)
+        sched_yield();  // the system may have put two ranks on one core
+      else
+        give_way();
     } else {
       const int longer = std::min(10, 1 + ++sleeps_ / kSleepsPerStep);
       std::this_thread::sleep_for(std::min(kShortSleep * longer, kLongSleep));
@@ -98,13 +102,11 @@ class World::Patience {
 
  private:
   void give_way() const {
-    if (has_own_core_)
-      pause();
-    else
-      sched_yield();
+    if (way_ == GiveWay::Pause) pause();
+    if (way_ == GiveWay::Yield) sched_yield();
   }
 
-  const bool has_own_core_;
+  const GiveWay way_;
   int looks_ = 0, sleeps_ = 0;
   Time start_{};
 };
@@ -115,7 +117,9 @@ World::World(Session& session, const LaunchOptions& options)
       message_bytes_(whole_elements(options.message_bytes)),
       timeout_(std::chrono::duration_cast<std::chrono::nanoseconds>(
           std::chrono::duration<double>(options.timeout_seconds))),
-      has_own_core_(session.board().ranks_on_node() <= available_cores()),
+      way_(session.board().ranks_on_node() <= available_cores() ? GiveWay::Pause
+           : session.yields()                                   ? GiveWay::No
+                                                                : GiveWay::Yield),
       control_tag_(static_cast<int>(session.next_id) * Session::kTagsPerId),
       origin_(std::chrono::steady_clock::now()),
       peers_(static_cast<std::size_t>(session.size())) {
@@ -351,7 +355,7 @@ void World::check_size(const Flight& flight, const MPI_Status& status, int error
 }
 
 bool World::wait_until(const std::function<bool()>& over, std::optional<Time> deadline) {
-  Patience patience(has_own_core_);
+  Patience patience(way_);
   while (!over()) {
     if (drive()) {
       patience.moved();

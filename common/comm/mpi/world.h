@@ -204,7 +204,7 @@ class World {
   const LaunchOptions options_;
   const std::int64_t message_bytes_;
   const std::chrono::nanoseconds timeout_;
-  const bool has_own_core_;
+  enum class GiveWay { Pause, Yield, No } const way_;  // between two looks of a rank that waits
   const int control_tag_;
   Time origin_{};
   Clock* clock_ = nullptr;

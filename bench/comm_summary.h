@@ -1,0 +1,25 @@
+// What one looks at first in the rows of the communication benchmark: how backends compare.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "bench/measure_comm.h"
+
+namespace aisc {
+
+// Of two backends measured in the same rounds: the median of how often `one` fits into `other`.
+// Speed drifts on a shared machine, and it drifts for both.
+double speed(const CommRow& one, const CommRow& other);
+// Likewise the median of the seconds that `one` takes more than `other`.
+double more_seconds(const CommRow& one, const CommRow& other);
+
+// The row of another backend with the same case; nullptr if there is none.
+const CommRow* same_case(const std::vector<CommRow>& rows, const CommRow& row, const char* backend);
+
+// Numbers by name, as far as the rows have them: some of threads, and for each operation and number
+// of ranks how this library on MPI compares with MPI itself at its worst. Short messages are
+// compared by difference, since there each call costs something of its own; long ones by ratio.
+nlohmann::ordered_json summarize(const std::vector<CommRow>& rows);
+
+}  // namespace aisc
