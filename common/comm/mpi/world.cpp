@@ -1,10 +1,8 @@
-// Messages: posted, moved on, waited for. What ranks tell each other beside them is in
-// world_control.cpp.
+// Messages: posted and moved on. Waiting is in world_wait.cpp, what ranks tell each other beside
+// their messages in world_control.cpp.
 #include "common/comm/mpi/world.h"
 
 #include <fmt/format.h>
-#include <sched.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <utility>
@@ -18,21 +16,6 @@ namespace {
 
 // Parts of one queue that are under way at once: enough to keep a link busy.
 constexpr int kPartsInFlight = 8;
-// A rank that waits looks all the time at first, giving way to others where cores are shared; then
-// it sleeps between two looks, longer and longer.
-constexpr auto kLooks = std::chrono::microseconds(1000);
-constexpr auto kAlone = std::chrono::microseconds(20);
-constexpr auto kShortSleep = std::chrono::microseconds(50);
-constexpr auto kLongSleep = std::chrono::microseconds(500);
-constexpr int kSleepsPerStep = 100;
-constexpr auto kGlance = std::chrono::milliseconds(100);  // at ranks that have returned
-constexpr unsigned long kTimerSlackNanoseconds = 5000;    // the system's would double short sleeps
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // Elements are not cut.
 std::int64_t whole_elements(std::int64_t bytes) { return std::max<std::int64_t>(8, bytes / 8 * 8); }
@@ -73,44 +56,6 @@ Queue& Group::queue(Channel channel, bool is_send, int peer) {
   return *queue;
 }
 
-// How a waiting rank spends the time between two looks.
-class World::Patience {
- public:
-  explicit Patience(GiveWay way) : way_(way) {}
-
-  void moved() { looks_ = sleeps_ = 0; }
-  // Returns the time when it is worth asking what it is.
-  std::optional<Time> wait() {
-    constexpr int kLooksPerTime = 16;
-    if (++looks_ % kLooksPerTime != 0 && sleeps_ == 0) {
-      give_way();
-      return {};
-    }
-    const Time now = std::chrono::steady_clock::now();
-    if (looks_ == kLooksPerTime) start_ = now;
-    if (now - start_ < kLooks) {
-      if (now - start_ > kAlone && way_ == GiveWay::Pause)
-        sched_yield();  // the system may have put two ranks on one core
-      else
-        give_way();
-    } else {
-      const int longer = std::min(10, 1 + ++sleeps_ / kSleepsPerStep);
-      std::this_thread::sleep_for(std::min(kShortSleep * longer, kLongSleep));
-    }
-    return now;
-  }
-
- private:
-  void give_way() const {
-    if (way_ == GiveWay::Pause) pause();
-    if (way_ == GiveWay::Yield) sched_yield();
-  }
-
-  const GiveWay way_;
-  int looks_ = 0, sleeps_ = 0;
-  Time start_{};
-};
-
 World::World(Session& session, const LaunchOptions& options)
     : session_(session),
       options_(options),
@@ -123,7 +68,6 @@ World::World(Session& session, const LaunchOptions& options)
       control_tag_(static_cast<int>(session.next_id) * Session::kTagsPerId),
       origin_(std::chrono::steady_clock::now()),
       peers_(static_cast<std::size_t>(session.size())) {
-  prctl(PR_SET_TIMERSLACK, kTimerSlackNanoseconds);
   take_id(session_.next_id);
   std::vector<int> ranks(static_cast<std::size_t>(size()));
   for (int r = 0; r < size(); ++r) ranks[static_cast<std::size_t>(r)] = r;
@@ -352,60 +296,6 @@ void World::check_size(const Flight& flight, const MPI_Status& status, int error
   fail_inside(fmt::format("{}, but rank {} sent {} where {} bytes were expected{}", what,
                           flight.queue->peer, is_longer ? "more" : fmt::format("{} bytes", bytes),
                           flight.bytes, last ? "; its last call was " + to_string(*last) : ""));
-}
-
-bool World::wait_until(const std::function<bool()>& over, std::optional<Time> deadline) {
-  Patience patience(way_);
-  while (!over()) {
-    if (drive()) {
-      patience.moved();
-      continue;
-    }
-    const std::optional<Time> now = patience.wait();
-    if (now && gone_ >= 0) note_gone(gone_);
-    if (now && deadline && *now > *deadline) break;
-  }
-  return over();
-}
-
-std::size_t World::block(std::span<Operation* const> what) {
-  const auto first_over = [&] {
-    std::size_t i = 0;
-    while (i < what.size() && !what[i]->over()) ++i;
-    return i;
-  };
-  std::size_t index = first_over();
-  if (index < what.size()) return index;
-  const Entry entry(*this);
-  drive();
-  if ((index = first_over()) < what.size()) return index;
-  const Operation& first = *what.front();
-  RawCall& waits_in = session_.board().mine().waits_in;
-  waits_in.set(first.call, first.sequence, first.group().name);
-  waits_for_ = what;
-  const Time start = std::chrono::steady_clock::now(), deadline = start + timeout_;
-  const auto is_over = [&] { return failed_ || first_over() < what.size(); };
-  for (Time glance = start + kGlance; !wait_until(is_over, std::min(glance, deadline));
-       glance += kGlance) {
-    const Time now = std::chrono::steady_clock::now();
-    const bool is_late = now >= deadline;
-    if (!is_late && !waits_for_finished_rank(now)) continue;
-    ask_all();
-    if (is_over() || (!is_late && !waits_for_finished_rank(now))) continue;
-    const double waited = std::chrono::duration<double>(now - start).count();
-    fail_inside(diagnose(is_late ? waited : 0));
-  }
-  waits_for_ = {};
-  waits_in.clear();
-  index = first_over();
-  if (index < what.size()) return index;
-  aisc::fail(failure_);
-}
-
-bool World::ask(const Operation& what) {
-  if (what.over()) return true;
-  if (const Lock lock(mutex_, std::try_to_lock); lock) drive();  // else the helper does
-  return what.over() || has_failed();
 }
 
 }  // namespace aisc::mpi

@@ -1,12 +1,8 @@
 // What the ranks of a launch tell each other beside their messages: who has come, failed, returned,
-// and what they are doing; and the thread that looks after all this while its rank computes.
+// and what they are doing.
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -24,15 +20,6 @@ constexpr int kStuckExitStatus = 70;   // EX_SOFTWARE of sysexits.h
 constexpr auto kGrace = 2s;            // for others to answer after a failure
 constexpr auto kAnswerTime = 1s;       // for a question
 constexpr auto kReturnedTime = 300ms;  // after which nothing more comes of a rank that has returned
-
-// The helper looks this often: while messages are under way, while there are none, and for ranks
-// that are gone.
-constexpr std::chrono::microseconds kBusyLook = 100us, kIdleLook = 2ms, kGoneLook = 100ms;
-
-// A signal handler has no argument for it.
-std::atomic<bool> term_came = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-void on_term(int) { term_came = true; }
 
 }  // namespace
 
@@ -351,57 +338,6 @@ void World::ask_all() {
 
 std::string World::diagnose(double waited_seconds) const {
   return aisc::diagnose(Observer(*this), rank(), waited_seconds);
-}
-
-// While its rank computes somebody must move messages on, answer, and see that all are there.
-void World::help() {
-  prctl(PR_SET_TIMERSLACK, 5000UL);
-  // Programs that end gracefully on SIGTERM have a handler of their own, or will have.
-  struct sigaction action = {}, previous = {};
-  action.sa_handler = on_term;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, nullptr, &previous);
-  const bool handles_term = previous.sa_handler == SIG_DFL;
-  if (handles_term) sigaction(SIGTERM, &action, nullptr);
-  Time last_look{};
-  bool is_busy = false;
-  for (std::unique_lock lock(helper_mutex_); !stop_; lock.lock()) {
-    helper_wake_.wait_for(lock, is_busy ? kBusyLook : kIdleLook);
-    lock.unlock();
-    const Time now = std::chrono::steady_clock::now();
-    if (term_came || now - last_look > kGoneLook) {
-      last_look = now;
-      look_for_gone_ranks();
-    }
-    if (term_came && handles_term) {
-      signal(SIGTERM, SIG_DFL);
-      raise(SIGTERM);
-    }
-    is_busy = help_once();
-  }
-  if (handles_term) sigaction(SIGTERM, &previous, nullptr);
-}
-
-// Returns whether there is something to move on.
-bool World::help_once() {
-  while (!inside_.load(std::memory_order_relaxed)) {
-    const Lock lock(mutex_, std::try_to_lock);
-    if (!lock) break;
-    try {
-      if (gone_ >= 0) note_gone(gone_);
-      if (!drive()) return requests_.size() > 1;
-    } catch (const std::exception& e) {
-      fail_inside(e.what());
-      return false;
-    }
-  }
-  return false;
-}
-
-void World::look_for_gone_ranks() {
-  if (gone_ >= 0) return;
-  gone_ = session_.board().gone_rank();
-  if (gone_ >= 0) std::fputs(session_.board().report_of(gone_).c_str(), stderr);
 }
 
 }  // namespace aisc::mpi
