@@ -70,9 +70,19 @@ MpiProcesses::MpiProcesses(const std::string& backend, int ranks)
     close(socket_);
     fail(fmt::format("{}: {} cannot be started: {}", backend, words[0], std::strerror(error)));
   }
+  // While MPI starts, ranks that wait for others take a core each. Two programs that start at once
+  // could keep each other's last rank from a core: for ever, under a real-time priority.
+  try {
+    ask("broadcast 4 0");
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-MpiProcesses::~MpiProcesses() {
+MpiProcesses::~MpiProcesses() { end(); }
+
+void MpiProcesses::end() {
   close(socket_);  // its input ends; so does it
   for (int waited_ms = 0; waitpid(process_, nullptr, WNOHANG) == 0; waited_ms += 10) {
     if (waited_ms == 5000) kill(process_, SIGTERM);  // mpirun then ends its ranks

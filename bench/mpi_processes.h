@@ -20,8 +20,8 @@ class MpiProcesses {
   // True where the benchmark was built with MPI and mpirun is still there.
   static bool available();
 
-  // Starts `ranks` processes, more than there are cores if need be, for a row of the table. Throws
-  // Error.
+  // Starts `ranks` processes, more than there are cores if need be, for a row of the table, and
+  // waits until they are there. Throws Error.
   MpiProcesses(const std::string& backend, int ranks);
   MpiProcesses(const MpiProcesses&) = delete;
   MpiProcesses& operator=(const MpiProcesses&) = delete;
@@ -36,6 +36,8 @@ class MpiProcesses {
   std::vector<double> ask(const std::string& command);
 
  private:
+  void end();
+
   const std::string backend_;
   const int ranks_;
   pid_t process_ = -1;

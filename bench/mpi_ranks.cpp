@@ -4,7 +4,6 @@
 // usage: mpirun -n 2 mpi_ranks [check]
 // check: the calls of all ranks are compared, as programs have it if they do not ask otherwise.
 #include <cstring>
-#include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <thread>
@@ -97,7 +96,7 @@ int main(int argc, char** argv) try {
   aisc::launch({.ranks = 0,
                 .backend = aisc::LaunchOptions::Backend::Mpi,
                 .timeout_seconds = aisc::kPatienceSeconds,
-                .check_calls = argc > 1 && std::strcmp(argv[1], "check") == 0, .message_bytes = std::getenv("AISC_MSG") ? std::atoll(std::getenv("AISC_MSG")) : 1 << 20},
+                .check_calls = argc > 1 && std::strcmp(argv[1], "check") == 0},
                aisc::serve);
   return 0;
 } catch (const std::exception& e) {

@@ -16,6 +16,8 @@ namespace {
 
 // Parts of one queue that are under way at once: enough to keep a link busy.
 constexpr int kPartsInFlight = 8;
+// Takes long enough for the helper to be told at once.
+constexpr std::size_t kLongBytes = 8 << 20;
 
 // Elements are not cut.
 std::int64_t whole_elements(std::int64_t bytes) { return std::max<std::int64_t>(8, bytes / 8 * 8); }
@@ -111,8 +113,12 @@ void World::post(const std::shared_ptr<Operation>& owner) {
     return (message.bytes() - 1) / static_cast<std::size_t>(message_bytes_) + 1;
   };
   owner->open_ = 0;
-  for (const Message& message : messages)
+  std::size_t bytes = 0;
+  for (const Message& message : messages) {
     owner->open_ += static_cast<std::int64_t>(parts_of(message)) + (checked ? 1 : 0);
+    bytes += message.bytes();
+  }
+  if (bytes > kLongBytes) wake_helper();
   for (const bool is_send : {false, true})
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (messages[i].is_send != is_send) continue;

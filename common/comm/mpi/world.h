@@ -198,6 +198,7 @@ class World {
 
   void help();
   bool help_once();
+  void wake_helper();
   void look_for_gone_ranks();
 
   Session& session_;
@@ -237,6 +238,7 @@ class World {
   std::atomic<int> gone_ = -1;
   std::mutex helper_mutex_;
   std::condition_variable helper_wake_;
+  std::atomic<int> helper_looks_ = 0;  // that are still to follow each other soon
   bool stop_ = false, closed_ = false;
   std::thread helper_;
 };

@@ -31,6 +31,8 @@ void pause() {
 // The helper looks this often: while messages are under way, while there are none, and for ranks
 // that are gone.
 constexpr std::chrono::microseconds kBusyLook = 100us, kIdleLook = 2ms, kGoneLook = 100ms;
+constexpr auto kSoon = 30us;
+constexpr int kLooksWhenWoken = 20;
 
 // A signal handler has no argument for it.
 std::atomic<bool> term_came = false;
@@ -145,7 +147,7 @@ void World::help() {
   Time last_look{};
   bool is_busy = false;
   for (std::unique_lock lock(helper_mutex_); !stop_; lock.lock()) {
-    helper_wake_.wait_for(lock, is_busy ? kBusyLook : kIdleLook);
+    helper_wake_.wait_for(lock, is_busy || helper_looks_-- > 0 ? kBusyLook : kIdleLook);
     lock.unlock();
     const Time now = std::chrono::steady_clock::now();
     if (term_came || now - last_look > kGoneLook) {
@@ -161,20 +163,33 @@ void World::help() {
   if (handles_term) sigaction(SIGTERM, &previous, nullptr);
 }
 
-// Returns whether there is something to move on.
+// Returns whether there is something to move on. What has just moved soon moves again.
 bool World::help_once() {
+  Time moved{};
   while (!inside_.load(std::memory_order_relaxed)) {
-    const Lock lock(mutex_, std::try_to_lock);
-    if (!lock) break;
-    try {
-      if (gone_ >= 0) note_gone(gone_);
-      if (!drive()) return requests_.size() > 1;
-    } catch (const std::exception& e) {
-      fail_inside(e.what());
-      return false;
+    {
+      const Lock lock(mutex_, std::try_to_lock);
+      if (!lock) break;
+      try {
+        if (gone_ >= 0) note_gone(gone_);
+        if (drive())
+          moved = std::chrono::steady_clock::now();
+        else if (std::chrono::steady_clock::now() - moved > kSoon)
+          return requests_.size() > 1;
+      } catch (const std::exception& e) {
+        fail_inside(e.what());
+        return false;
+      }
     }
+    sched_yield();
   }
   return false;
+}
+
+// For operations that take longer than waking a thread.
+void World::wake_helper() {
+  helper_looks_ = kLooksWhenWoken;
+  helper_wake_.notify_one();
 }
 
 void World::look_for_gone_ranks() {
