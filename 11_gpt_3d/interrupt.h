@@ -1,5 +1,7 @@
-// Ctrl-C (and SIGTERM): the first asks the run to end after the step in progress, the second ends
-// the process at once.
+// Ctrl-C, SIGTERM and SIGUSR1 ask the run to end after the step in progress; a second Ctrl-C ends
+// the process at once. SIGUSR1, since mpirun hands it on to all ranks at once and goes on waiting;
+// on SIGTERM it ends them itself, host after host. A second SIGTERM changes nothing: Slurm sends
+// one to mpirun and to the ranks, and then mpirun sends its own.
 #pragma once
 
 #include <csignal>
@@ -18,7 +20,7 @@ class Interrupt {
   bool requested() const;
 
  private:
-  struct sigaction previous_int_, previous_term_;
+  struct sigaction previous_int_, previous_term_, previous_usr1_;
 };
 
 }  // namespace aisc

@@ -15,13 +15,14 @@ static_assert(std::atomic<bool>::is_always_lock_free);  // else a handler may no
 
 // Nothing but what may be called inside a handler (signal-safety(7)).
 void on_signal(int signal_number) {
-  if (signal_came.exchange(true)) {  // asked before: the default action ends the process
+  if (signal_came.exchange(true)) {       // asked before
+    if (signal_number != SIGINT) return;  // launchers repeat SIGTERM; who is impatient, kills
     signal(signal_number, SIG_DFL);
     raise(signal_number);
     return;
   }
   if (is_silent) return;
-  constexpr std::string_view kMessage = "\nEnding after this step; once more ends at once.\n";
+  constexpr std::string_view kMessage = "\nEnding after this step; a second Ctrl-C ends at once.\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
 }
 
@@ -35,11 +36,13 @@ Interrupt::Interrupt(bool says) {
   action.sa_flags = SA_RESTART;  // reads and writes in progress go on
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
+  sigaction(SIGUSR1, &action, &previous_usr1_);
 }
 
 Interrupt::~Interrupt() {
   sigaction(SIGINT, &previous_int_, nullptr);
   sigaction(SIGTERM, &previous_term_, nullptr);
+  sigaction(SIGUSR1, &previous_usr1_, nullptr);
 }
 
 bool Interrupt::requested() const { return signal_came; }

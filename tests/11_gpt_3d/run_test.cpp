@@ -62,15 +62,22 @@ TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
-TEST(InterruptDeathTest, TheSecondSignalMayBeAnother) {
+TEST(InterruptDeathTest, TheFirstSignalMayBeAnother) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         const Interrupt interrupt;
-        raise(SIGINT);
         raise(SIGTERM);
+        raise(SIGINT);
       },
-      ::testing::KilledBySignal(SIGTERM), "once more ends at once");
+      ::testing::KilledBySignal(SIGINT), "a second Ctrl-C ends at once");
+}
+
+// Launchers repeat themselves.
+TEST(Interrupt, HearsFurtherSignalsOfLaunchersWithoutEnding) {
+  const Interrupt interrupt(false);
+  for (const int signal : {SIGUSR1, SIGTERM, SIGUSR1, SIGTERM}) raise(signal);
+  EXPECT_TRUE(interrupt.requested());
 }
 
 TEST(Interrupt, ForgetsASignalThatAnEarlierOneHeard) {

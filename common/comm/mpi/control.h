@@ -43,6 +43,7 @@ struct Control {
   } kind = Kind::Hello;
   Outcome::Kind outcome = Outcome::Kind::Returned;
   bool not_implemented = false, check_calls = false;
+  bool has_met = false;  // of a failure: all had come to the launch before it
   int gone = -1;
   std::int64_t next_id = 0, message_bytes = 0;
   std::int64_t origin_nanoseconds = 0, elapsed_nanoseconds = 0;

@@ -79,7 +79,10 @@ Session::~Session() {
                  getpid());
     MPI_Abort(comm_, EXIT_FAILURE);
   }
-  if (broken) return;
+  if (broken) {
+    board_.release();  // giving it back would wait for the rank that is gone
+    return;
+  }
   board_.reset();
   MPI_Comm_free(&comm_);
   MPI_Finalize();

@@ -227,7 +227,7 @@ class World {
   Control control_in_{};
   std::vector<Peer> peers_;
   int finished_ = 0;
-  bool has_go_ = false;
+  bool has_go_ = false;  // all ranks have come
   std::span<Operation* const> waits_for_{};
 
   std::atomic<bool> failed_ = false, traced_ = false;

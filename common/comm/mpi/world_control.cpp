@@ -79,14 +79,17 @@ void World::meet_all() {
     control.kind = Control::Kind::Go;
     control.origin_nanoseconds = since(Time(), origin_);
     control.elapsed_nanoseconds = since(origin_, std::chrono::steady_clock::now());
-    if (!failed_) send_to_all(control);
+    if (!failed_) {
+      has_go_ = true;
+      send_to_all(control);
+    }
   } else {
     send(0, std::make_shared<const Control>(control));
     // Rank 0 names who is missing; this is for the case that it is rank 0.
     if (!wait_until([&] { return failed_ || has_go_; }, deadline + kGrace))
       fail_inside(fmt::format("launch: rank 0 has not come after {:.1f} s", seconds));
   }
-  if (failed_) aisc::fail(failure_);
+  if (!has_go_) aisc::fail(failure_);
   session_.running = this;
   helper_ = std::thread([this] { help(); });
 }
@@ -112,6 +115,7 @@ void World::handle(const Control& control, int from) {
       break;
     }
     case Control::Kind::Failure:
+      has_go_ = has_go_ || control.has_met;
       fail_inside(control.text, control.gone, false);
       break;
     case Control::Kind::Quiet:
@@ -156,7 +160,7 @@ void World::fail_inside(const std::string& message, int gone, bool tell) {
   failure_ = message;
   failed_ = true;
   if (tell) {
-    Control control{.kind = Control::Kind::Failure, .gone = gone};
+    Control control{.kind = Control::Kind::Failure, .has_met = has_go_, .gone = gone};
     control.set_text(message);
     send_to_all(control);
   }
