@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <thread>
 
 #include "11_gpt_3d/dataset.h"
 #include "11_gpt_3d/run.h"
@@ -30,6 +32,12 @@ constexpr double kTimeoutSeconds = 600;
 int process_rank() {
   const std::optional<Processes> processes = started_processes();
   return processes ? processes->rank : 0;
+}
+
+// A launcher that sees one process end by an error ends the others: rank 0 speaks first.
+int after_rank_0(int status) {
+  if (process_rank() > 0 && status != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return status;
 }
 
 void say(const std::string& line) {
@@ -131,6 +139,24 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
   return status;
 }
 
+// Processes read for themselves, perhaps on nodes that do not see the same files.
+void require_same_start(const Rank& rank, std::int64_t step, std::uint64_t corpus_hash) {
+  const std::int64_t mine[] = {step, static_cast<std::int64_t>(corpus_hash)};
+  std::int64_t theirs[] = {mine[0], mine[1]};
+  const View words(theirs, {2}, DType::I64, rank.device);
+  rank.world.broadcast(words, 0).wait();  // comm: 16 bytes
+  if (theirs[0] != mine[0])
+    fail(
+        fmt::format("the newest checkpoint here is of step {}, rank 0 goes on from step {}: all "
+                    "ranks must see the same files",
+                    mine[0], theirs[0]));
+  if (theirs[1] != mine[1])
+    fail(
+        fmt::format("the corpus here (hash {:016x}) is not rank 0's ({:016x}): all ranks must see "
+                    "the same files",
+                    corpus_hash, static_cast<std::uint64_t>(theirs[1])));
+}
+
 // What all ranks together have, measured by all at once, since they compute at once.
 void add_machine(const Rank& rank, DType dtype, RunFacts& facts) {
   const int threads = omp_get_max_threads();
@@ -154,7 +180,7 @@ void become_mpirun(int ranks, int argc, char** argv) {
   fail(fmt::format("{} cannot be started: {}", words[0], std::strerror(errno)));
 }
 
-int run(int argc, char** argv) {
+int run_gpt(int argc, char** argv) {
   if (process_rank() > 0)  // process 0 tells what is wrong with the flags
     for (std::ostream* stream : {&std::cout, &std::cerr}) stream->setstate(std::ios::failbit);
   ParsedOptions parsed = parse_options(argc, argv);
@@ -166,7 +192,7 @@ int run(int argc, char** argv) {
     parsed =
         parse_options(argc, argv, RunState::from_json(checkpoint->state, checkpoint->path).config);
   }
-  if (!parsed.options) return parsed.exit_code;
+  if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
   if (options.launcher == "mpirun" && !started_processes())
     become_mpirun(options.ranks, argc, argv);
@@ -184,10 +210,22 @@ int run(int argc, char** argv) {
   complete_model(options, dataset);
   const RunFacts program{.command = command_line(argc, argv), .cores = available_cores()};
   return on_ranks(options, [&](const Rank& rank) {
+    require_same_start(rank, checkpoint ? checkpoint->step : 0, dataset.hash());
     RunFacts facts = program;
     add_machine(rank, options.train.model.dtype, facts);
     return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts).train();
   });
+}
+
+// With what is wrong in one process alone, which its rank tells.
+int run(int argc, char** argv) {
+  if (process_rank() == 0) return run_gpt(argc, argv);
+  try {
+    return run_gpt(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "train_gpt: rank {}: {}\n", process_rank(), e.what());
+    return after_rank_0(1);
+  }
 }
 
 }  // namespace

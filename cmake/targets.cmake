@@ -3,6 +3,7 @@
 #   aisc_floor(nn LIBS aisc_ops aisc_comm)             a floor of common/: one static library
 #   aisc_module(11_gpt_3d PROGRAMS train_gpt LIBS ...) a numbered module: library, programs, bench
 #   aisc_test(ops SOURCES ... LIBS ...)                a GoogleTest binary; ctest knows each test
+#   aisc_test_processes(comm SOURCES ... RANKS 2 3)   the same binary under mpirun
 #   aisc_bench(bench_ops SOURCES ... LIBS ...)         a Google Benchmark binary
 #   aisc_embed(aisc_11_gpt_3d report/page.html ...)    files that a library carries in itself
 
@@ -43,6 +44,9 @@ function(aisc_program target)
   target_compile_definitions(${target} PRIVATE "AISC_SOURCE_DIR=\"${AISC_ROOT}\"")
   if(AISC_SANITIZE AND NOT target MATCHES "^(ops|nn)_test")
     target_compile_options(${target} PRIVATE -O0)
+  endif()
+  if(AISC_SANITIZE MATCHES "address" AND AISC_HAS_MPI)
+    target_sources(${target} PRIVATE "${AISC_ROOT}/cmake/keep_modules.cpp")
   endif()
   if(NOT AISC_PROGRAMS)
     set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)
@@ -161,38 +165,62 @@ set(AISC_TEST_ENVIRONMENT
   "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 
 # Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
-# reported as not run, never as passed. BACKENDS (thread mpi) says what carries the ranks: under
-# `thread`, the default, the binary starts its ranks itself; under `mpi` it runs once more as a
-# whole for each number in RANKS, as <name>.mpi.<ranks>, or is skipped where MPI is absent.
+# reported as not run, never as passed. The binary starts its ranks itself, as threads.
 function(aisc_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;LABELS;RANKS;BACKENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;LABELS")
   set(target ${name}_test)
   aisc_program(${target} SOURCES ${arg_SOURCES}
-    LIBS aisc_test_support ${arg_LIBS} GTest::gtest_main GTest::gmock)
+    LIBS aisc_test_support ${arg_LIBS} GTest::gtest GTest::gmock)
   set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
   set(labels ${name} ${arg_LABELS})
-  if(NOT arg_BACKENDS OR "thread" IN_LIST arg_BACKENDS)
-    gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
-      NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}"
-      PROPERTIES TIMEOUT 300)
-    # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
-    set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
-    file(WRITE "${file}" "foreach(case IN LISTS ${target}_cases)\n"
-      "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels}\"\n"
-      "    ENVIRONMENT \"${AISC_TEST_ENVIRONMENT}\")\nendforeach()\n")
-    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
-  endif()
-  if("mpi" IN_LIST arg_BACKENDS)
+  gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
+    NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}"
+    PROPERTIES TIMEOUT 300)
+  # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
+  file(WRITE "${file}" "foreach(case IN LISTS ${target}_cases)\n"
+    "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels}\"\n"
+    "    ENVIRONMENT \"${AISC_TEST_ENVIRONMENT}\")\nendforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+endfunction()
+
+# Under mpirun: settings of Open MPI 4 and 5, which other MPIs ignore. More ranks than cores, which
+# then yield while they wait; no binding, since other tests run beside; root is welcome.
+set(AISC_MPI_TEST_ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1
+  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_hwloc_base_binding_policy=none
+  OMPI_MCA_rmaps_base_oversubscribe=1
+  OMPI_MCA_mpi_yield_when_idle=1
+  PRTE_MCA_hwloc_default_binding_policy=none
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)
+
+# The tests of <name>_test whose ranks may be processes, under mpirun: of each of SOURCES, for each
+# number in RANKS, one test of ctest, <name>.mpi.<source>.<ranks>, that runs all suites which the
+# source instantiates (INSTANTIATE_TEST_SUITE_P). Skipped where MPI is absent.
+function(aisc_test_processes name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;RANKS")
+  foreach(source IN LISTS arg_SOURCES)
+    set(path "${CMAKE_CURRENT_SOURCE_DIR}/${name}/${source}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+    file(STRINGS "${path}" lines REGEX "^INSTANTIATE_TEST_SUITE_P\\([A-Za-z]+, [A-Za-z]+,")
+    list(TRANSFORM lines REPLACE "^[^ ]+ ([A-Za-z]+),.*" "*/\\1.*")
+    list(JOIN lines ":" suites)
+    if(suites STREQUAL "")
+      message(FATAL_ERROR "${path} instantiates no suite that could run on processes")
+    endif()
+    string(REGEX REPLACE "_test\\.cpp$" "" what "${source}")
     foreach(ranks IN LISTS arg_RANKS)
-      set(command "${CMAKE_COMMAND}" -E echo "MPI was not found  [  SKIPPED ]")
+      set(test ${name}.mpi.${what}.${ranks})
       if(AISC_HAS_MPI)
-        set(command "${MPIEXEC_EXECUTABLE}" --bind-to none ${MPIEXEC_NUMPROC_FLAG} ${ranks}
-          $<TARGET_FILE:${target}>)
+        add_test(NAME ${test} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND "${MPIEXEC_EXECUTABLE}"
+          ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}_test> --gtest_filter=${suites})
+      else()
+        add_test(NAME ${test} COMMAND "${CMAKE_COMMAND}" -E echo "MPI was not found")
+        set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "MPI was not found")
       endif()
-      add_test(NAME ${name}.mpi.${ranks} COMMAND ${command})
-      set_tests_properties(${name}.mpi.${ranks} PROPERTIES TIMEOUT 300 PROCESSORS ${ranks}
-        ENVIRONMENT "${AISC_TEST_ENVIRONMENT}" LABELS "${labels}"
-        SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+      set_tests_properties(${test} PROPERTIES TIMEOUT 300 PROCESSORS ${ranks} COST ${ranks}
+        LABELS "${name};mpi" ENVIRONMENT "${AISC_TEST_ENVIRONMENT};${AISC_MPI_TEST_ENVIRONMENT}")
     endforeach()
-  endif()
+  endforeach()
 endfunction()

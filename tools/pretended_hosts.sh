@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by try_hosts and try_slurm: hosts that are not there. A pretended host is a process with a
-# network, a host name, shared memory and a temporary folder of its own; a bridge joins the networks.
+# network, a host name, shared memory and a temporary folder of its own; a bridge joins them.
 #
 # All of it lives in namespaces that belong to the calling script alone: the script starts itself
 # again as their first process. When that process ends, however it ends, the kernel ends every

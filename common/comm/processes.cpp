@@ -59,6 +59,9 @@ std::optional<Processes> started_processes() {
     if (!rank || !size) continue;
     const Processes processes{launcher.name, number(launcher.rank, rank),
                               number(launcher.size, size)};
+    // A step of one task, such as srun --pty bash, is a place to work in.
+    if (processes.size == 1 && std::getenv("SLURM_STEP_ID") && launcher.rank != kLaunchers[0].rank)
+      continue;
     if (processes.rank >= processes.size)
       fail(fmt::format("the environment has {}={} and {}={}: a smaller rank was expected",
                        launcher.rank, rank, launcher.size, size));

@@ -2,8 +2,13 @@
 // of dividing the batch, and a single sum of the gradients a step.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <filesystem>
+#include <functional>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "11_gpt_3d/rank_traces.h"
@@ -11,6 +16,7 @@
 #include "common/comm/launch.h"
 #include "common/core/files.h"
 #include "tests/nn/gpt_fixture.h"
+#include "tests/support/conformance.h"
 #include "tests/support/error_says.h"
 #include "tests/support/same_run.h"
 #include "tests/support/temporary_folder.h"
@@ -41,19 +47,36 @@ std::vector<std::uint8_t> some_text() {
 }
 
 // New memory holds NaN, so that what is never written is seen. Not bound: other tests may run on
-// the same cores.
+// the same cores. Under mpirun, so many processes; a serial run is a thread of each.
 LaunchOptions on_ranks(int ranks) {
-  return {.ranks = ranks, .device = {.poison = true}, .bind = false};
+  return {.ranks = ranks,
+          .backend = ranks == 1 ? LaunchOptions::Backend::Threads : LaunchOptions::Backend::Auto,
+          .device = {.poison = true},
+          .bind = false};
 }
 
-// What rank 0 is left with after `steps`; every other rank has the same, to the last bit.
+// Rank 0's losses and weights are this rank's, to the last bit.
+void expect_rank_0_has_the_same(const Rank& rank, const RunRecord& record) {
+  std::vector<double> mine = record.losses;
+  for (const auto& [name, values] : record.weights)
+    mine.insert(mine.end(), values.begin(), values.end());
+  std::vector<double> theirs = mine;
+  const auto count = static_cast<std::int64_t>(mine.size());
+  rank.world.broadcast(View(theirs.data(), {count}, DType::F64, rank.device), 0)
+      .wait();  // comm: what rank 0 has, to compare
+  EXPECT_EQ(std::memcmp(mine.data(), theirs.data(), mine.size() * sizeof(double)), 0)
+      << "rank " << rank.world.rank();
+}
+
+// What this process's first rank is left with after `steps`; every other has the same.
 RunRecord run(const TrainConfig& config, int ranks, int steps) {
   const auto text = some_text();
-  std::vector<RunRecord> records(static_cast<std::size_t>(ranks));
+  std::mutex mutex;
+  RunRecord result;
   launch(on_ranks(ranks), [&](Rank rank) {
     Trainer trainer(rank, config);
     const BatchSampler data(text, config.model.context, config.seed);
-    RunRecord& record = records[static_cast<std::size_t>(rank.world.rank())];
+    RunRecord record;
     for (int i = 0; i < steps; ++i) {
       const StepReport report = trainer.step(data);
       record.losses.push_back(report.loss);
@@ -64,15 +87,16 @@ RunRecord run(const TrainConfig& config, int ranks, int steps) {
       record.gradients[p->name] = to_doubles(p->grad);
       record.weights[p->name] = to_doubles(p->value);
     }
+    expect_rank_0_has_the_same(rank, record);
+    const std::lock_guard lock(mutex);
+    result = std::move(record);
   });
-  for (const RunRecord& other : records) {
-    EXPECT_EQ(other.losses, records[0].losses);
-    EXPECT_EQ(other.weights, records[0].weights);
-  }
-  return records[0];
+  return result;
 }
 
+// With threads as many ranks as are named, under mpirun as many as there are processes.
 class TrainerOnRanks : public ::testing::TestWithParam<int> {};
+class RankTraces : public ::testing::TestWithParam<int> {};
 
 TEST_P(TrainerOnRanks, EqualsTheSerialRunInF64) {
   for (const std::int64_t micro_batches : {1, 3, 7}) {
@@ -87,8 +111,11 @@ TEST_P(TrainerOnRanks, EqualsTheSerialRunInF64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnRanks, ::testing::Values(1, 2, 3, 4, 7),
-                         [](const auto& test) { return std::to_string(test.param) + "_ranks"; });
+std::string name_of_size(const ::testing::TestParamInfo<int>& test) {
+  return std::to_string(test.param) + "_ranks";
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnRanks, ::testing::ValuesIn(conformance::rank_counts()),
+                         name_of_size);
 
 // Sums in another order: F32 keeps 24 bits and BF16 8, of losses near log 13 = 2.6.
 constexpr double kF32Losses = 1e-5;
@@ -182,44 +209,52 @@ TEST(TrainerOnRanks, FailTogetherWhereOneFails) {
       {"rank 1: ", "200"}));
 }
 
-TEST(RankTraces, AreProcessesOfOneFile) {
+// What write_traces() has rank 0 write, where rank 0 is of this process.
+std::optional<nlohmann::json> traces_of(int ranks, const std::function<void(Rank&)>& body) {
   const TemporaryFolder folder;
   const std::string path = folder.path("trace.json");
-  launch(on_ranks(3), [&](Rank rank) {
+  launch(on_ranks(ranks), [&](Rank rank) {
     rank.trace.record(true);
-    { const auto span = rank.trace.span("part", "span " + std::to_string(rank.world.rank())); }
+    body(rank);
     rank.trace.record(false);
     write_traces(rank, path);
   });
-  const auto file = nlohmann::json::parse(read_file(path));
-  std::set<std::pair<int, std::string>> spans, processes;
-  for (const auto& event : file["traceEvents"]) {
+  if (!std::filesystem::exists(path)) return {};
+  return nlohmann::json::parse(read_file(path));
+}
+
+TEST_P(RankTraces, AreProcessesOfOneFile) {
+  const auto file = traces_of(GetParam(), [](Rank& rank) {
+    const auto span = rank.trace.span("part", "span " + std::to_string(rank.world.rank()));
+  });
+  if (!file) return;
+  std::set<std::pair<int, std::string>> spans, processes, expected_spans, expected_processes;
+  for (const auto& event : (*file)["traceEvents"]) {
     if (event["ph"] == "X" && event["cat"] == "part") spans.emplace(event["pid"], event["name"]);
     if (event["name"] == "process_name") processes.emplace(event["pid"], event["args"]["name"]);
   }
-  EXPECT_EQ(spans, (decltype(spans){{0, "span 0"}, {1, "span 1"}, {2, "span 2"}}));
-  EXPECT_EQ(processes, (decltype(spans){{0, "rank 0"}, {1, "rank 1"}, {2, "rank 2"}}));
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    expected_spans.emplace(rank, "span " + std::to_string(rank));
+    expected_processes.emplace(rank, "rank " + std::to_string(rank));
+  }
+  EXPECT_EQ(spans, expected_spans);
+  EXPECT_EQ(processes, expected_processes);
 }
 
-// Spans of two ranks that take turns do not overlap in the picture.
-TEST(RankTraces, ShareOneClock) {
+// Spans of ranks that take turns do not overlap in the picture.
+TEST_P(RankTraces, ShareOneClock) {
   constexpr int kTurns = 8;
-  const TemporaryFolder folder;
-  const std::string path = folder.path("trace.json");
-  launch(on_ranks(2), [&](Rank rank) {
-    rank.trace.record(true);
+  const auto file = traces_of(GetParam(), [](Rank& rank) {
     for (int turn = 0; turn < kTurns; ++turn) {
-      if (turn % 2 == rank.world.rank()) {
+      if (turn % rank.world.size() == rank.world.rank()) {
         const auto span = rank.trace.span("turn", std::to_string(turn));
       }
       rank.world.barrier();
     }
-    rank.trace.record(false);
-    write_traces(rank, path);
   });
+  if (!file) return;
   std::map<int, std::pair<double, double>> turns;  // begin, end
-  const auto file = nlohmann::json::parse(read_file(path));
-  for (const auto& event : file["traceEvents"])
+  for (const auto& event : (*file)["traceEvents"])
     if (event["ph"] == "X" && event["cat"] == "turn") {
       const double begin = event["ts"], duration = event["dur"];
       turns[std::stoi(event["name"].get<std::string>())] = {begin, begin + duration};
@@ -229,11 +264,14 @@ TEST(RankTraces, ShareOneClock) {
     EXPECT_LT(turns[turn - 1].second, turns[turn].first) << "turn " << turn;
 }
 
-TEST(RankTraces, NameTheFileThatCannotBeWritten) {
+TEST_P(RankTraces, NameTheFileThatCannotBeWritten) {
   const std::string path = "/no/such/folder/trace.json";
-  EXPECT_TRUE(error_says([&] { launch(on_ranks(2), [&](Rank rank) { write_traces(rank, path); }); },
-                         {path}));
+  EXPECT_TRUE(error_says(
+      [&] { launch(on_ranks(GetParam()), [&](Rank rank) { write_traces(rank, path); }); }, {path}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Sizes, RankTraces,
+                         ::testing::ValuesIn(conformance::rank_counts({1, 2, 3})), name_of_size);
 
 }  // namespace
 }  // namespace aisc

@@ -105,7 +105,7 @@ TEST_P(Messages, RunBesideCollectives) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, Messages, kBackends, name_of_case);
+INSTANTIATE_TEST_SUITE_P(EachBackend, Messages, ::testing::ValuesIn(backends()), name_of_case);
 
 }  // namespace
 }  // namespace aisc::conformance

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/conformance.h"
+#include "tests/support/shared_counter.h"
 
 namespace aisc::conformance {
 namespace {
@@ -215,54 +215,52 @@ TEST_P(Groups, StatisticsCountCallsAndPayload) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, Groups, kBackends, name_of_case);
+INSTANTIATE_TEST_SUITE_P(EachBackend, Groups, ::testing::ValuesIn(backends()), name_of_case);
 
 // What goes on beside the callers. Under LateComm nothing does; and what shares network cards waits
 // until all ranks wait, since only then it is known what was sent before.
 class Progress : public EachBackend {};
 
 // Looks away from the communicator until `count` ranks are there, or for ever so long.
-bool computes_until(const std::atomic<int>& arrived, int count) {
-  for (int i = 0; i < 10'000 && arrived < count; ++i)
+bool computes_until(const SharedCounter& arrived, int count) {
+  for (int i = 0; i < 10'000 && arrived.value() < count; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return arrived >= count;
+  return arrived.value() >= count;
 }
 
 // Who has its result computes on; the others have theirs all the same.
 TEST_P(Progress, RankThatIsDoneHoldsNobodyUp) {
-  for (const int ranks : kRanks) {
-    std::atomic<int> arrived = 0;
-    run_on(ranks, [&](Rank rank) {
-      for (int round = 1; round <= 3; ++round) {
-        SevenCalls calls(rank.world, rank.device, 10'000);
-        for (Work& work : calls.issue()) work.wait();
-        rank.world.barrier();
-        ++arrived;
-        EXPECT_TRUE(computes_until(arrived, round * ranks));
-      }
-    });
-  }
+  run([](Rank rank) {
+    SharedCounter arrived(rank);
+    for (int round = 1; round <= 3; ++round) {
+      SevenCalls calls(rank.world, rank.device, 10'000);
+      for (Work& work : calls.issue()) work.wait();
+      rank.world.barrier();
+      ++arrived;
+      EXPECT_TRUE(computes_until(arrived, round * rank.world.size()));
+    }
+  });
 }
 
 // Operations go on while the rank that asked for them computes.
 TEST_P(Progress, RankThatComputesHoldsNobodyUp) {
-  for (const int ranks : kRanks) {
-    std::atomic<int> arrived = 0;
-    run_on(ranks, [&](Rank rank) {
-      SevenCalls calls(rank.world, rank.device, 10'000);
-      std::vector<Work> works = calls.issue();
-      EXPECT_TRUE(rank.world.rank() != 0 || computes_until(arrived, ranks - 1));
-      for (Work& work : works) work.wait();
-      ++arrived;
-      calls.expect();
-    });
-  }
+  run([](Rank rank) {
+    SharedCounter arrived(rank);
+    SevenCalls calls(rank.world, rank.device, 10'000);
+    std::vector<Work> works = calls.issue();
+    EXPECT_TRUE(rank.world.rank() != 0 || computes_until(arrived, rank.world.size() - 1));
+    for (Work& work : works) work.wait();
+    ++arrived;
+    calls.expect();
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, Progress,
-                         ::testing::Values(Backend::Plain, Backend::Plans, Backend::TinyChunks,
-                                           Backend::Delayed, Backend::Virtual),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    EachBackend, Progress,
+    ::testing::ValuesIn(backends({Backend::Plain, Backend::Plans, Backend::TinyChunks,
+                                  Backend::Delayed, Backend::Virtual, Backend::Mpi,
+                                  Backend::MpiUnchecked, Backend::MpiTiny, Backend::MpiPlans})),
+    name_of_case);
 
 TEST(SelfCommunicator, DoesWhatAGroupOfOneRankDoes) {
   CpuDevice device;

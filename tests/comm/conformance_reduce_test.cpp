@@ -1,6 +1,8 @@
 // Conformance of every backend: operations that add (multiply, ...) what all ranks have.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,16 +28,24 @@ Tensor random_summand(std::int64_t count, int rank, Device& device) {
 
 class Reductions : public EachBackend {
  protected:
-  // An F32 all_reduce of random values, as each rank sees it.
-  std::vector<std::vector<float>> random_sums(int ranks, std::int64_t count) const {
-    std::vector<std::vector<float>> sums(static_cast<std::size_t>(ranks));
+  // An F32 all_reduce of random values, which every rank must see alike, to the bit.
+  std::vector<float> random_sum(int ranks, std::int64_t count) const {
+    std::mutex mutex;
+    std::vector<float> sum;
     run_on(ranks, [&](Rank rank) {
       const Tensor x = random_summand(count, rank.world.rank(), rank.device);
+      const Tensor all({ranks, count}, DType::F32, rank.device);
       rank.world.all_reduce(x).wait();
+      rank.world.all_gather(x, all).wait();
+      const std::lock_guard lock(mutex);
       const std::span<const float> values = x.values<float>();
-      sums[static_cast<std::size_t>(rank.world.rank())].assign(values.begin(), values.end());
+      sum.assign(values.begin(), values.end());
+      for (int other = 0; other < ranks; ++other)
+        EXPECT_EQ(std::memcmp(all.view().rows(other, other + 1).raw(), x.view().raw(), x.bytes()),
+                  0)
+            << "ranks " << rank.world.rank() << " and " << other << " of " << ranks;
     });
-    return sums;
+    return sum;
   }
 };
 
@@ -97,19 +107,19 @@ TEST_P(Reductions, ReduceScatterLeavesEachRankItsChunkOfTheResult) {
 constexpr std::int64_t kFewAndMany[] = {3, 20'001};
 
 TEST_P(Reductions, AllReduceIsTheSameOnEveryRankAndInEveryRunToTheBit) {
-  for (const int ranks : {2, 3, 7})
+  for (const int ranks : rank_counts({2, 3, 7}))
     for (const std::int64_t count : kFewAndMany) {
-      const std::vector<float> first = random_sums(ranks, count).front();
+      const std::vector<float> first = random_sum(ranks, count);
       for (int repeat = 0; repeat < 16; ++repeat)
-        for (const std::vector<float>& sum : random_sums(ranks, count))
-          ASSERT_EQ(sum, first) << ranks << " ranks, run " << repeat;
+        EXPECT_EQ(random_sum(ranks, count), first) << ranks << " ranks, run " << repeat;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, Reductions, kBackends, name_of_case);
+INSTANTIATE_TEST_SUITE_P(EachBackend, Reductions, ::testing::ValuesIn(backends()), name_of_case);
 
 // What threads promise beyond that: sums in the order of ranks.
 class ThreadReductions : public Reductions {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ThreadReductions);  // under mpirun
 
 TEST_P(ThreadReductions, AllReduceAddsInTheOrderOfRanks) {
   for (const int ranks : {2, 3, 7})
@@ -121,22 +131,34 @@ TEST_P(ThreadReductions, AllReduceAddsInTheOrderOfRanks) {
         for (std::int64_t i = 0; i < count; ++i) expected.data<float>()[i] += next.data<float>()[i];
       }
       const std::span<const float> sum = expected.values<float>();
-      ASSERT_EQ(random_sums(ranks, count).front(), std::vector<float>(sum.begin(), sum.end()));
+      ASSERT_EQ(random_sum(ranks, count), std::vector<float>(sum.begin(), sum.end()));
     }
 }
 
-TEST_P(ThreadReductions, ThreeMillionElements) {
-  run_on(3, [](Rank rank) {
-    constexpr std::int64_t kCount = 3'000'000;
-    const Guarded x(kCount, DType::F32, rank.device, summand(ReduceOp::Sum, rank.world.rank()));
-    rank.world.all_reduce(x.view()).wait();
-    x.expect(reduced(ReduceOp::Sum, 3), describe("all_reduce", kCount, DType::F32, rank));
-  });
+INSTANTIATE_TEST_SUITE_P(EachBackend, ThreadReductions,
+                         ::testing::ValuesIn(backends({Backend::Plain, Backend::TinyChunks,
+                                                       Backend::Late})),
+                         name_of_case);
+
+// Many pieces for each rank, and many messages.
+class LargeReductions : public EachBackend {};
+
+TEST_P(LargeReductions, ThreeMillionElements) {
+  for (const int ranks : rank_counts({3}))
+    run_on(ranks, [](Rank rank) {
+      constexpr std::int64_t kCount = 3'000'000;
+      const int size = rank.world.size();
+      const Guarded x(kCount, DType::F32, rank.device, summand(ReduceOp::Sum, rank.world.rank()));
+      rank.world.all_reduce(x.view()).wait();
+      x.expect(reduced(ReduceOp::Sum, size), describe("all_reduce", kCount, DType::F32, rank));
+    });
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, ThreadReductions,
-                         ::testing::Values(Backend::Plain, Backend::TinyChunks, Backend::Late),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    EachBackend, LargeReductions,
+    ::testing::ValuesIn(backends({Backend::Plain, Backend::TinyChunks, Backend::Late, Backend::Mpi,
+                                  Backend::MpiUnchecked, Backend::MpiPlans, Backend::MpiLate})),
+    name_of_case);
 
 }  // namespace
 }  // namespace aisc::conformance

@@ -205,7 +205,7 @@ TEST_P(Works, HundredsInFlight) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, Works, kBackends, name_of_case);
+INSTANTIATE_TEST_SUITE_P(EachBackend, Works, ::testing::ValuesIn(backends()), name_of_case);
 
 TEST(WaitAny, TakesTheFirstThatIsEmpty) {
   std::array<Work, 2> empty;

@@ -23,15 +23,28 @@ class Mismatches : public Faults {
       const auto dp = rank.world.split(0, 0, "dp");
       (rank.world.rank() == 2 ? wrong : right)(*dp, rank);
     });
-    // Plans find out from the first message that meets another, whoever sends it to whom.
-    const bool by_message = GetParam() == Backend::Plans || conformance::is_virtual(GetParam());
-    const Message names_both = by_message
-                                   ? Message(AllOf(HasSubstr("dp: "), HasSubstr("rank 2 "),
-                                                   HasSubstr(right_text), HasSubstr(wrong_text)))
-                                   : Message(HasSubstr("dp: rank 2 called " + wrong_text +
-                                                       " where rank 0 called " + right_text));
-    expect_all_but(2, outcome, names_both);
-    EXPECT_THAT(outcome.launch, AllOf(::testing::StartsWith("rank "), names_both));
+    // Plans find out from the first message that meets another, whoever sends it to whom. Of
+    // processes, a rank whose message never meets another may be named as one that waits in vain.
+    if (is_of_processes(GetParam()))
+      expect_found(outcome, 2,
+                   AllOf(HasSubstr("dp: "), HasSubstr(right_text), HasSubstr(wrong_text)));
+    else if (GetParam() == Backend::Plans || is_virtual(GetParam()))
+      expect_found(outcome, 2,
+                   AllOf(HasSubstr("dp: "), HasSubstr("rank 2 "), HasSubstr(right_text),
+                         HasSubstr(wrong_text)));
+    else
+      expect_found(
+          outcome, 2,
+          HasSubstr("dp: rank 2 called " + wrong_text + " where rank 0 called " + right_text));
+    EXPECT_THAT(outcome.launch, HasSubstr("rank 2"));
+  }
+
+  // The run ended with a message like this, and all ranks but `guilty` did (-1: all). Of processes,
+  // a rank that only sends may be over by then: its data leaves it before it is received.
+  void expect_found(const Outcome& outcome, int guilty, const Message& message) const {
+    EXPECT_THAT(outcome.launch, AllOf(::testing::StartsWith("rank "), message));
+    expect_all_but(guilty, outcome,
+                   is_of_processes(GetParam()) ? Message(::testing::AnyOf("", message)) : message);
   }
 
   static Calls all_reduce(std::int64_t count, DType dtype = DType::F32,
@@ -55,35 +68,42 @@ class Mismatches : public Faults {
 };
 
 TEST_P(Mismatches, OfOperationsAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   expect_named(all_reduce(16), "all_reduce(16 x F32)", all_gather(8), "all_gather(8 x F32)");
 }
 
 TEST_P(Mismatches, OfCountsAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   expect_named(all_reduce(16), "all_reduce(16 x F32)", all_reduce(17), "all_reduce(17 x F32)");
   expect_named(all_reduce(16), "all_reduce(16 x F32)", all_reduce(0), "all_reduce(0 x F32)");
 }
 
 TEST_P(Mismatches, OfTypesAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   expect_named(all_reduce(100'000), "all_reduce(100000 x F32)", all_reduce(100'000, DType::I32),
                "all_reduce(100000 x I32)");
 }
 
 TEST_P(Mismatches, OfReductionsAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   expect_named(all_reduce(16), "all_reduce(16 x F32)", all_reduce(16, DType::F32, ReduceOp::Max),
                "all_reduce(16 x F32, max)");
 }
 
 TEST_P(Mismatches, OfRootsAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   expect_named(broadcast(0), "broadcast(4 x F32, root 0)", broadcast(1),
                "broadcast(4 x F32, root 1)");
 }
 
 TEST_P(Mismatches, OfOrderAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   expect_named(both(all_reduce(16), all_gather(8)), "all_reduce(16 x F32)",
                both(all_gather(8), all_reduce(16)), "all_gather(8 x F32)");
 }
 
 TEST_P(Mismatches, OfSplitsAndBarriersAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   const Calls barrier = [](Communicator& c, Rank&) { c.barrier(); };
   const Calls split = [](Communicator& c, Rank&) { (void)c.split(0, 0, "pp"); };
   expect_named(split, "split", barrier, "barrier");
@@ -91,26 +111,36 @@ TEST_P(Mismatches, OfSplitsAndBarriersAreNamed) {
 }
 
 TEST_P(Mismatches, OfTheNamesOfASplitAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   const Outcome outcome =
       run(3, [](Rank rank) { (void)rank.world.split(0, 0, rank.world.rank() == 2 ? "pp" : "tp"); });
-  expect_all(outcome,
-             HasSubstr("world: rank 2 called split(\"pp\") where rank 0 called split(\"tp\")"));
+  if (is_of_processes(GetParam()))
+    expect_found(
+        outcome, -1,
+        AllOf(HasSubstr("world: "), HasSubstr("split(\"pp\")"), HasSubstr("split(\"tp\")")));
+  else
+    expect_found(outcome, -1,
+                 HasSubstr("world: rank 2 called split(\"pp\") where rank 0 called split(\"tp\")"));
 }
 
 TEST_P(Mismatches, OfMessagesAreNamedOnBothSides) {
+  if (!can_run(2)) GTEST_SKIP() << kOtherSize;
   const auto outcome = [&](std::int64_t count, DType dtype) {
     return run(2, [&](Rank rank) {
       if (rank.world.rank() == 0) rank.world.send(tensor(rank, 8), 1).wait();
       if (rank.world.rank() == 1) rank.world.recv(tensor(rank, count, dtype), 0).wait();
     });
   };
-  expect_all(outcome(4, DType::F32), HasSubstr("world: rank 1 called recv(4 x F32) from 0 where "
-                                               "rank 0 called send(8 x F32) to 1"));
-  expect_all(outcome(8, DType::I32), HasSubstr("world: rank 1 called recv(8 x I32) from 0 where "
-                                               "rank 0 called send(8 x F32) to 1"));
+  expect_found(outcome(4, DType::F32), -1,
+               HasSubstr("world: rank 1 called recv(4 x F32) from 0 where "
+                         "rank 0 called send(8 x F32) to 1"));
+  expect_found(outcome(8, DType::I32), -1,
+               HasSubstr("world: rank 1 called recv(8 x I32) from 0 where "
+                         "rank 0 called send(8 x F32) to 1"));
 }
 
 TEST_P(Mismatches, OfExchangesNameTheMessage) {
+  if (!can_run(2)) GTEST_SKIP() << kOtherSize;
   const Outcome outcome = run(2, [](Rank rank) {
     const int me = rank.world.rank(), other = 1 - me;
     const Transfer transfers[] = {
@@ -118,22 +148,26 @@ TEST_P(Mismatches, OfExchangesNameTheMessage) {
         {.in = tensor(rank, me + 5), .to = other, .out = tensor(rank, 5), .from = other}};
     rank.world.exchange(transfers).wait();
   });
-  expect_all(outcome, AllOf(HasSubstr("world: "), HasSubstr("rank 0 called exchange"),
-                            HasSubstr("5 x F32 from 1"), HasSubstr("rank 1 called exchange"),
-                            HasSubstr("6 x F32 to 0")));
+  expect_found(
+      outcome, -1,
+      AllOf(HasSubstr("world: "), HasSubstr("rank 0 called exchange"), HasSubstr("5 x F32 from 1"),
+            HasSubstr("rank 1 called exchange"), HasSubstr("6 x F32 to 0")));
 }
 
 TEST_P(Mismatches, OfTheTypesOfAllToAllVAreNamed) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   const Outcome outcome = run(3, [](Rank rank) {
     const DType dtype = rank.world.rank() == 2 ? DType::I64 : DType::F32;
     const std::vector<std::int64_t> five{5, 5, 5};
     rank.world.all_to_all_v(tensor(rank, 15, dtype), five, tensor(rank, 15, dtype), five).wait();
   });
-  expect_all(outcome, AllOf(HasSubstr("world: "), HasSubstr("rank 2 called all_to_all_v(I64)"),
-                            HasSubstr("all_to_all_v(F32)")));
+  expect_found(outcome, -1,
+               AllOf(HasSubstr("world: "), HasSubstr("rank 2 called all_to_all_v(I64)"),
+                     HasSubstr("all_to_all_v(F32)")));
 }
 
 TEST_P(Mismatches, OfAllToAllVNameBothCounts) {
+  if (!can_run(3)) GTEST_SKIP() << kOtherSize;
   const Outcome outcome = run(3, [](Rank rank) {
     const bool wrong = rank.world.rank() == 0;
     const std::vector<std::int64_t> five{5, 5, 5}, seven{5, 5, 7};
@@ -141,13 +175,13 @@ TEST_P(Mismatches, OfAllToAllVNameBothCounts) {
         .all_to_all_v(tensor(rank, wrong ? 17 : 15), wrong ? seven : five, tensor(rank, 15), five)
         .wait();
   });
-  for (const std::size_t rank : {0, 2})  // rank 1 may have what it needs by then
-    EXPECT_THAT(outcome.ranks[rank],
-                AllOf(HasSubstr("world: "), HasSubstr("rank 0 called all_to_all_v"),
-                      HasSubstr("rank 2 called all_to_all_v"), HasSubstr("7"), HasSubstr("5")));
+  expect_found(outcome, 1,  // which may have what it needs by then
+               AllOf(HasSubstr("world: "), HasSubstr("rank 0 called all_to_all_v"),
+                     HasSubstr("rank 2 called all_to_all_v"), HasSubstr("7"), HasSubstr("5")));
 }
 
-INSTANTIATE_TEST_SUITE_P(EachBackend, Mismatches, kFaultBackends, conformance::name_of_case);
+INSTANTIATE_TEST_SUITE_P(EachBackend, Mismatches, ::testing::ValuesIn(fault_backends()),
+                         conformance::name_of_case);
 
 }  // namespace
 }  // namespace aisc

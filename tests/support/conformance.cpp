@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "common/comm/processes.h"
 #include "tests/support/delayed_comm.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/tensors.h"
@@ -48,17 +52,28 @@ double apply(ReduceOp op, double a, double b) {
 }  // namespace
 
 const char* name_of(Backend backend) {
-  constexpr const char* kNames[] = {"Plain",   "Plans",   "TinyChunks", "Late",
-                                    "Delayed", "Virtual", "Nodes"};
+  constexpr const char* kNames[] = {"Plain",        "Plans",   "TinyChunks", "Late",
+                                    "Delayed",      "Virtual", "Nodes",      "Mpi",
+                                    "MpiUnchecked", "MpiTiny", "MpiPlans",   "MpiLate"};
   return kNames[static_cast<std::size_t>(backend)];
 }
 
 LaunchOptions options_of(Backend backend, int ranks) {
   LaunchOptions options{.ranks = ranks, .device = {.poison = true}};
+  options.backend =
+      is_of_processes(backend) ? LaunchOptions::Backend::Mpi : LaunchOptions::Backend::Threads;
   switch (backend) {
     case Backend::Plain:
+    case Backend::Mpi:
+      break;
+    case Backend::MpiUnchecked:
+      options.check_calls = false;
+      break;
+    case Backend::MpiTiny:
+      options.message_bytes = 64;
       break;
     case Backend::Plans:
+    case Backend::MpiPlans:
       options.plans = default_plans();
       break;
     case Backend::TinyChunks:
@@ -66,6 +81,7 @@ LaunchOptions options_of(Backend backend, int ranks) {
       options.inline_bytes = 0;
       break;
     case Backend::Late:
+    case Backend::MpiLate:
       options.decorate = make_late_comm;
       break;
     case Backend::Delayed:
@@ -84,8 +100,27 @@ LaunchOptions options_of(Backend backend, int ranks) {
   return options;
 }
 
+std::vector<Backend> backends(const std::vector<Backend>& wanted) {
+  const bool processes = started_processes().has_value();
+  std::vector<Backend> list;
+  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(list),
+               [=](Backend backend) { return is_of_processes(backend) == processes; });
+  return list;
+}
+
+std::vector<Backend> backends() {
+  return backends({Backend::Plain, Backend::Plans, Backend::TinyChunks, Backend::Late,
+                   Backend::Delayed, Backend::Virtual, Backend::Nodes, Backend::Mpi,
+                   Backend::MpiUnchecked, Backend::MpiTiny, Backend::MpiPlans, Backend::MpiLate});
+}
+
+std::vector<int> rank_counts(std::vector<int> of_threads) {
+  const std::optional<Processes> processes = started_processes();
+  return processes ? std::vector<int>{processes->size} : std::move(of_threads);
+}
+
 void EachBackend::run(const std::function<void(Rank)>& body) const {
-  for (const int ranks : kRanks) {
+  for (const int ranks : rank_counts()) {
     run_on(ranks, body);
     if (HasFailure()) FAIL() << "with " << ranks << " ranks";
   }

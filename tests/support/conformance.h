@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/comm/launch.h"
 
@@ -19,27 +20,37 @@ enum class Backend {
   Late,        // under LateComm
   Delayed,     // under DelayedComm
   Virtual,     // in virtual time
-  Nodes        // in virtual time, two ranks to a node, which share a network card
+  Nodes,       // in virtual time, two ranks to a node, which share a network card
+  // Of processes; the others are threads.
+  Mpi,           // as it is
+  MpiUnchecked,  // calls are not compared
+  MpiTiny,       // messages cut into pieces of 64 bytes
+  MpiPlans,      // collectives as default plans, whatever their size
+  MpiLate        // under LateComm
 };
 const char* name_of(Backend backend);
 LaunchOptions options_of(Backend backend, int ranks);
+inline bool is_virtual(Backend backend) {
+  return backend == Backend::Virtual || backend == Backend::Nodes;
+}
+inline bool is_of_processes(Backend backend) { return backend >= Backend::Mpi; }
+
+// Those of `wanted` that there are where this program runs: by itself those of threads, under
+// mpirun those of processes.
+std::vector<Backend> backends(const std::vector<Backend>& wanted);
+std::vector<Backend> backends();  // of all
+// Numbers of ranks to test: by itself these, under mpirun as many as there are processes.
+std::vector<int> rank_counts(std::vector<int> of_threads = {1, 2, 3, 4, 7});
 
 // A test for each backend.
 class EachBackend : public ::testing::TestWithParam<Backend> {
  protected:
-  // All ranks run `body`: 1 rank, then 2, 3, 4 and 7.
+  // All ranks run `body`, for each of rank_counts().
   void run(const std::function<void(Rank)>& body) const;
   void run_on(int ranks, const std::function<void(Rank)>& body) const {
     launch(options_of(GetParam(), ranks), body);
   }
 };
-inline bool is_virtual(Backend backend) {
-  return backend == Backend::Virtual || backend == Backend::Nodes;
-}
-inline constexpr int kRanks[] = {1, 2, 3, 4, 7};
-inline const auto kBackends =
-    ::testing::Values(Backend::Plain, Backend::Plans, Backend::TinyChunks, Backend::Late,
-                      Backend::Delayed, Backend::Virtual, Backend::Nodes);
 std::string name_of_case(const ::testing::TestParamInfo<Backend>& test);
 
 // Element i of a buffer.

@@ -37,10 +37,11 @@ void RawCall::set(const Call& its_call, std::uint64_t its_sequence,
   const std::size_t length = std::min(its_communicator.size(), sizeof communicator - 1);
   std::memcpy(communicator, its_communicator.data(), length);
   communicator[length] = '\0';
+  is_set = true;
 }
 
 std::optional<PlacedCall> RawCall::get() const {
-  if (communicator[0] == '\0') return {};
+  if (!is_set) return {};
   return PlacedCall{call, sequence, communicator};
 }
 

@@ -16,12 +16,13 @@ namespace aisc::mpi {
 
 // A call as bytes, for shared memory and messages.
 struct RawCall {
+  bool is_set = false;
   Call call{};
   std::uint64_t sequence = 0;
-  char communicator[48] = {};  // cut if longer; empty: no call
+  char communicator[48] = {};  // cut if longer
 
   void set(const Call& its_call, std::uint64_t its_sequence, const std::string& its_communicator);
-  void clear() { communicator[0] = '\0'; }
+  void clear() { is_set = false; }
   std::optional<PlacedCall> get() const;
 };
 

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <exception>
+#include <thread>
 
 #include "common/comm/launch_processes.h"
 #include "common/comm/mpi/mpi_communicator.h"
@@ -28,6 +29,7 @@ std::string what_now(bool& not_implemented) {
 
 void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& options,
               const std::function<void(Rank)>& body) {
+  omp_set_num_threads(mpi::Session::get().board().share_of_cores());
   CpuDevice device(options.device);
   Clock clock = Clock::wall(world->origin());
   Trace trace(clock, world->rank());
@@ -49,19 +51,22 @@ void launch_processes(const LaunchOptions& options, const std::function<void(Ran
   if (session.running) fail("launch: called within launch()");
   const auto world = std::make_shared<mpi::World>(session, options);
   world->meet_all();
-  omp_set_num_threads(session.board().share_of_cores());
   std::exception_ptr exception;
   Outcome mine;
-  try {
-    run_rank(world, options, body);
-  } catch (...) {
-    exception = std::current_exception();
-    const std::string what = what_now(mine.not_implemented);
-    // What a rank throws because another failed is not the cause, though it may come first.
-    mine.kind = what == world->failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
-    mine.text = mine.not_implemented ? what : fmt::format("rank {}: {}", world->rank(), what);
-    world->fail(fmt::format("rank {} failed: {}", world->rank(), what));
-  }
+  // In a thread of its own, as ranks are that are threads. Signals interrupt the first thread,
+  // which only waits: a handler that runs inside a product of oneDNN's corrupts memory.
+  std::thread([&] {
+    try {
+      run_rank(world, options, body);
+    } catch (...) {
+      exception = std::current_exception();
+      const std::string what = what_now(mine.not_implemented);
+      // What a rank throws because another failed is not the cause, though it may come first.
+      mine.kind = what == world->failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
+      mine.text = mine.not_implemented ? what : fmt::format("rank {}: {}", world->rank(), what);
+      world->fail(fmt::format("rank {} failed: {}", world->rank(), what));
+    }
+  }).join();
   world->attach(nullptr, nullptr);
   const Outcome outcome = world->finish(mine);
   world->close();

@@ -32,7 +32,7 @@ class PendingCall final : public PendingOperation {
     try {
       world_->block(one);
     } catch (...) {
-      world_->wait_for_quiet();
+      world_->wait_for_quiet(what_->shared_group());
       what_->release();
       throw;
     }

@@ -22,6 +22,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const std::vector<Message>& messages() const { return messages_; }
   const Message& message(std::size_t index) const { return messages_[index]; }
   Group& group() const { return *group_; }
+  const std::shared_ptr<Group>& shared_group() const { return group_; }
   World& world() const { return *world_; }
   PlacedCall placed() const { return {call, sequence, group_->name}; }
   Time end_time() const { return end_time_; }  // once over; measured only while tracing

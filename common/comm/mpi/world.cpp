@@ -58,6 +58,15 @@ Queue& Group::queue(Channel channel, bool is_send, int peer) {
   return *queue;
 }
 
+void Group::drop_operations(std::deque<std::shared_ptr<Operation>>& dropped) {
+  dropped.swap(lane);
+  for (const std::unique_ptr<Queue>& queue : queues_) {
+    if (!queue) continue;
+    for (Queue::Waiting& waiting : queue->waiting) dropped.push_back(std::move(waiting.owner));
+    queue->waiting.clear();
+  }
+}
+
 World::World(Session& session, const LaunchOptions& options)
     : session_(session),
       options_(options),
@@ -85,7 +94,7 @@ void World::take_id(std::int64_t id) {
   if (id >= session_.id_limit())
     aisc::fail(fmt::format("this MPI library has tags for {} communicators, no more",
                            session_.id_limit()));
-  session_.next_id = id + 1;
+  session_.next_id = std::max(session_.next_id, id + 1);  // others may have told of higher ones
 }
 
 World::Entry::Entry(World& world) : world_(world) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
@@ -70,6 +71,8 @@ struct Group {
   Group(std::string its_name, std::vector<int> its_ranks, std::int64_t its_id);
   int size() const { return static_cast<int>(ranks.size()); }
   Queue& queue(Channel channel, bool is_send, int peer);
+  // Moves all that is waiting in lane and queues to `dropped`.
+  void drop_operations(std::deque<std::shared_ptr<Operation>>& dropped);
 
   const std::string name;
   const std::vector<int> ranks;  // of the world, by rank of the group
@@ -82,6 +85,18 @@ struct Group {
 
 class World {
  public:
+  // The rank's thread inside: the lock, which the helper leaves to it.
+  class Entry {
+   public:
+    explicit Entry(World& world);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    World& world_;
+  };
+
   World(Session& session, const LaunchOptions& options);
   ~World();
   World(const World&) = delete;
@@ -103,20 +118,12 @@ class World {
   std::shared_ptr<Group> world_group() const { return world_group_; }
   // An identity that none of this rank's communicators has; and that all members of a new one have
   // agreed on. Throws Error where there are no more.
-  std::int64_t free_id() const { return session_.next_id; }
+  std::int64_t free_id() {
+    const Entry entry(*this);
+    return session_.next_id;
+  }
   void take_id(std::int64_t id);
 
-  // The rank's thread inside: the lock, which the helper leaves to it.
-  class Entry {
-   public:
-    explicit Entry(World& world);
-    ~Entry();
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-
-   private:
-    World& world_;
-  };
   // Inside: throws the failure, if there is one; else `call` is what this rank called last.
   void begin(const Call& call, std::uint64_t sequence, const std::string& communicator);
 
@@ -127,8 +134,9 @@ class World {
   std::size_t block(std::span<Operation* const> what);
   // Whether it is over, after moving everything on a little.
   bool ask(const Operation& what);
-  // After a failure: returns when nobody will touch this rank's buffers any more.
-  void wait_for_quiet();
+  // After a failure: returns when nobody will touch this rank's buffers any more. The operations of
+  // `group` are let go.
+  void wait_for_quiet(const std::shared_ptr<Group>& group);
 
   // The first failure counts; it is told to all ranks. All blocked and later calls throw it.
   void fail(const std::string& message);
@@ -199,6 +207,8 @@ class World {
   void help();
   bool help_once();
   void wake_helper();
+  void handle_term();
+  void restore_term();
   void look_for_gone_ranks();
 
   Session& session_;
@@ -233,6 +243,7 @@ class World {
   std::atomic<bool> failed_ = false, traced_ = false;
   std::string failure_;
   bool quiet_told_ = false;
+  Time quiet_deadline_{};
 
   std::atomic<bool> inside_ = false;  // the rank's thread has the lock or wants it
   std::atomic<int> gone_ = -1;
@@ -241,6 +252,8 @@ class World {
   std::atomic<int> helper_looks_ = 0;  // that are still to follow each other soon
   bool stop_ = false, closed_ = false;
   std::thread helper_;
+  bool handles_term_ = false;
+  struct sigaction previous_term_ = {};
 };
 
 }  // namespace aisc::mpi

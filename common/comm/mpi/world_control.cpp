@@ -89,8 +89,12 @@ void World::meet_all() {
     if (!wait_until([&] { return failed_ || has_go_; }, deadline + kGrace))
       fail_inside(fmt::format("launch: rank 0 has not come after {:.1f} s", seconds));
   }
-  if (!has_go_) aisc::fail(failure_);
+  if (!has_go_) {
+    session_.broken = true;  // to finalize is to meet as well
+    aisc::fail(failure_);
+  }
   session_.running = this;
+  handle_term();
   helper_ = std::thread([this] { help(); });
 }
 
@@ -107,6 +111,7 @@ void World::handle(const Control& control, int from) {
                         message_bytes_));
       break;
     case Control::Kind::Go: {
+      if (has_go_) break;
       // One node has one clock; between nodes the origins differ by the time of a message.
       const auto elapsed = std::chrono::nanoseconds(control.elapsed_nanoseconds);
       origin_ = session_.same_node(0) ? Time(std::chrono::nanoseconds(control.origin_nanoseconds))
@@ -115,7 +120,12 @@ void World::handle(const Control& control, int from) {
       break;
     }
     case Control::Kind::Failure:
-      has_go_ = has_go_ || control.has_met;
+      if (control.has_met) {
+        has_go_ = true;  // whoever has got Go knows that it was sent to all
+      } else if (!peer.finished) {
+        peer.finished = std::chrono::steady_clock::now();  // it leaves without coming in
+        peer.outcome = {Outcome::Kind::Failed, false, control.text};
+      }
       fail_inside(control.text, control.gone, false);
       break;
     case Control::Kind::Quiet:
@@ -159,6 +169,7 @@ void World::fail_inside(const std::string& message, int gone, bool tell) {
   if (failed_) return;
   failure_ = message;
   failed_ = true;
+  quiet_deadline_ = std::chrono::steady_clock::now() + kGrace;
   if (tell) {
     Control control{.kind = Control::Kind::Failure, .has_met = has_go_, .gone = gone};
     control.set_text(message);
@@ -178,10 +189,11 @@ void World::tell_when_quiet() {
 
 // A message that nobody will receive touches nothing: when no rank has a receive open, sends are as
 // good as over.
-void World::wait_for_quiet() {
+void World::wait_for_quiet(const std::shared_ptr<Group>& group) {
+  std::deque<std::shared_ptr<Operation>> dropped;  // after the lock: the last may hold the group
   const Entry entry(*this);
-  wait_until([&] { return all([](const Peer& p) { return p.quiet; }); },
-             std::chrono::steady_clock::now() + kGrace);
+  wait_until([&] { return all([](const Peer& p) { return p.quiet; }); }, quiet_deadline_);
+  group->drop_operations(dropped);
 }
 
 void World::note_gone(int gone) {
@@ -244,6 +256,7 @@ void World::close() {
   }
   helper_wake_.notify_all();
   if (helper_.joinable()) helper_.join();
+  restore_term();
   session_.running = nullptr;
   // What nobody has received stays MPI's.
   for (std::size_t i = 0; i < requests_.size(); ++i) {

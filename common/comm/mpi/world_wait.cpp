@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "common/comm/mpi/operation.h"
 #include "common/comm/mpi/world.h"
@@ -137,13 +138,6 @@ bool World::ask(const Operation& what) {
 // While its rank computes somebody must move messages on, answer, and see that all are there.
 void World::help() {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNanoseconds);
-  // Programs that end gracefully on SIGTERM have a handler of their own, or will have.
-  struct sigaction action = {}, previous = {};
-  action.sa_handler = on_term;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, nullptr, &previous);
-  const bool handles_term = previous.sa_handler == SIG_DFL;
-  if (handles_term) sigaction(SIGTERM, &action, nullptr);
   Time last_look{};
   bool is_busy = false;
   for (std::unique_lock lock(helper_mutex_); !stop_; lock.lock()) {
@@ -154,13 +148,31 @@ void World::help() {
       last_look = now;
       look_for_gone_ranks();
     }
-    if (term_came && handles_term) {
+    if (term_came) {
       signal(SIGTERM, SIG_DFL);
       raise(SIGTERM);
     }
     is_busy = help_once();
   }
-  if (handles_term) sigaction(SIGTERM, &previous, nullptr);
+}
+
+// Programs that end gracefully on SIGTERM have a handler of their own, or install one later.
+void World::handle_term() {
+  term_came = false;
+  sigaction(SIGTERM, nullptr, &previous_term_);
+  handles_term_ = previous_term_.sa_handler == SIG_DFL;
+  if (!handles_term_) return;
+  struct sigaction action = {};
+  action.sa_handler = on_term;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void World::restore_term() {
+  struct sigaction now = {};
+  sigaction(SIGTERM, nullptr, &now);
+  if (std::exchange(handles_term_, false) && now.sa_handler == on_term)
+    sigaction(SIGTERM, &previous_term_, nullptr);
 }
 
 // Returns whether there is something to move on. What has just moved soon moves again.
