@@ -3,7 +3,7 @@
 #   aisc_floor(nn LIBS aisc_ops aisc_comm)             a floor of common/: one static library
 #   aisc_module(11_gpt_3d PROGRAMS train_gpt LIBS ...) a numbered module: library, programs, bench
 #   aisc_test(ops SOURCES ... LIBS ...)                a GoogleTest binary; ctest knows each test
-#   aisc_test_processes(comm SOURCES ... RANKS 2 3)   the same binary under mpirun
+#   aisc_test_processes(comm SOURCES ... RANKS 2 3)    the same binary under mpirun
 #   aisc_bench(bench_ops SOURCES ... LIBS ...)         a Google Benchmark binary
 #   aisc_embed(aisc_11_gpt_3d report/page.html ...)    files that a library carries in itself
 

@@ -109,6 +109,18 @@ TEST(DirectAllToAll, SendsUnequalCountsPackedByRank) {
   }
 }
 
+TEST(DirectBroadcast, CopiesTheRootInOneStep) {
+  for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
+    const auto plans = plans_of(direct_broadcast, call(CommOp::Broadcast, n, root), p);
+    auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
+    const Total total = run(plans, memory);
+    expect_outs(memory, [&](int, auto i) { return value(root, i); });
+    EXPECT_EQ(total.rounds, n > 0 && p > 1 ? 1 : 0);
+    EXPECT_EQ(total.sum.elements, n * (p - 1));
+    EXPECT_EQ(traffic_of(plans[static_cast<std::size_t>(root)]).elements, n * (p - 1));
+  });
+}
+
 TEST(RecursiveDoublingAllReduce, SumsOnEveryRankInLogPSteps) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     const auto plans = plans_of(recursive_doubling_all_reduce, call(CommOp::AllReduce, n), p);

@@ -1,5 +1,5 @@
-// What collectives cost in virtual time: each default plan against its formula, exactly, and rings
-// and trees over more ranks than any machine at hand has.
+// What collectives cost in virtual time: each plan against its formula, exactly, and rings and
+// trees over more ranks than any machine at hand has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,17 +68,44 @@ std::vector<Case> default_plan_times() {
   };
 }
 
-class DefaultPlans : public ::testing::TestWithParam<int> {};
+// The plans that are no defaults.
+PlanTable other_plans() {
+  PlanTable plans;
+  plans[CommOp::AllReduce] = direct_all_reduce;
+  plans[CommOp::ReduceScatter] = direct_reduce_scatter;
+  plans[CommOp::AllGather] = direct_all_gather;
+  plans[CommOp::AllToAll] = direct_all_to_all;
+  plans[CommOp::Broadcast] = scatter_all_gather_broadcast;
+  return plans;
+}
 
-TEST_P(DefaultPlans, TakeTheTimeOfTheirFormulas) {
-  const int p = GetParam();
+std::vector<Case> other_plan_times() {
+  std::vector<Case> cases = default_plan_times();
+  const auto direct = [](double p, double n, double) {
+    return kAlpha + (p - 1) * bytes(n / p) * kBeta;
+  };
+  cases.resize(5);
+  cases[0].seconds = [](double p, double n, double) {
+    return kAlpha + (p - 1) * bytes(n) * (kBeta + kGamma);
+  };
+  cases[1].seconds = [](double p, double n, double) {
+    return kAlpha + (p - 1) * bytes(n / p) * (kBeta + kGamma);
+  };
+  cases[2].seconds = cases[3].seconds = direct;
+  cases[4].seconds = [](double p, double n, double) {
+    return p * kAlpha + 2 * (p - 1) * bytes(n / p) * kBeta;
+  };
+  return cases;
+}
+
+// Runs each case with p, 16 p and 1024 p elements on p ranks.
+void expect_times(int p, const std::vector<Case>& cases, const PlanTable& plans) {
   const double L = std::bit_width(static_cast<unsigned>(p - 1));
-  const std::vector<Case> cases = default_plan_times();
   const std::vector<std::int64_t> sizes{p, 16 * p, 1024 * p};
   // times[call][rank]; calls start together at multiples of 1024 s, when all links are free.
   std::vector<std::vector<double>> times(cases.size() * sizes.size(),
                                          std::vector<double>(static_cast<std::size_t>(p)));
-  end_times({.ranks = p}, [&](Rank rank) {
+  end_times({.ranks = p, .plans = plans}, [&](Rank rank) {
     std::size_t call = 0;
     for (const Case& c : cases)
       for (const std::int64_t size : sizes) {
@@ -106,7 +133,42 @@ TEST_P(DefaultPlans, TakeTheTimeOfTheirFormulas) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, DefaultPlans,
+class VirtualPlans : public ::testing::TestWithParam<int> {};
+
+TEST_P(VirtualPlans, DefaultsTakeTheTimeOfTheirFormulas) {
+  expect_times(GetParam(), default_plan_times(), {});
+}
+
+TEST_P(VirtualPlans, OthersTakeTheTimeOfTheirFormulas) {
+  expect_times(GetParam(), other_plan_times(), other_plans());
+}
+
+TEST_P(VirtualPlans, RecursiveDoublingTakesOneStepMoreWherePIsNoPowerOfTwo) {
+  const int p = GetParam();
+  PlanTable plans;
+  plans[CommOp::AllReduce] = recursive_doubling_all_reduce;
+  std::vector<Case> cases = default_plan_times();
+  cases.resize(1);
+  cases[0].holds = Case::Holds::OnTheLastRank;
+  cases[0].seconds = [p](double, double n, double L) {
+    const int more = std::has_single_bit(unsigned(p)) ? 0 : 1;
+    return (L + more) * message(n) + L * bytes(n) * kGamma;
+  };
+  expect_times(p, cases, plans);
+}
+
+TEST_P(VirtualPlans, DirectBroadcastPassesTheRootsLinkAsOftenAsThereAreOthers) {
+  const int p = GetParam();
+  PlanTable plans;
+  plans[CommOp::Broadcast] = direct_broadcast;
+  std::vector<Case> cases{default_plan_times()[4]};
+  cases[0].seconds = [](double ranks, double n, double) {
+    return kAlpha + (ranks - 1) * bytes(n) * kBeta;
+  };
+  expect_times(p, cases, plans);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, VirtualPlans,
                          ::testing::Values(2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 32, 33, 63, 64),
                          [](const auto& test) { return std::to_string(test.param); });
 

@@ -7,7 +7,8 @@ namespace {
 
 // Measured between processes of one machine, `./aisc bench comm` (docs/results/mpi_two_cores.md).
 constexpr std::int64_t kFewRanks = 8;
-constexpr std::int64_t kShort = 32 << 10;       // bytes: steps count, not bytes
+constexpr std::int64_t kEager = 4000;      // bytes that MPI sends without asking, its head left out
+constexpr std::int64_t kShort = 32 << 10;  // bytes: steps count, not bytes
 constexpr std::int64_t kSentTwice = 128 << 10;  // that a rank may send more than it must
 constexpr std::int64_t kLong = 4 << 20;         // from here on one message at a time does as well
 
@@ -23,6 +24,8 @@ Plan choose_plan(const Collective& c, int rank, int size) {
   const bool is_direct = size <= kFewRanks ? whole <= kLong : whole <= kShort;
   switch (op) {
     case CommOp::AllReduce:
+      // Two halves that need no rendezvous are faster than one message that does.
+      if (size == 2 && part > kEager && part <= 2 * kEager) break;
       if (part * (size - 1) <= kSentTwice) return direct_all_reduce(c, rank, size);
       if (part <= kShort) return recursive_doubling_all_reduce(c, rank, size);
       break;

@@ -50,8 +50,12 @@ Session& Session::get() {
 }
 
 Session::Session() {
-  int level = 0;
-  require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+  int level = 0, is_initialized = 0;
+  require(MPI_Initialized(&is_initialized), "MPI_Initialized");  // by an attempt that went wrong
+  if (is_initialized)
+    require(MPI_Query_thread(&level), "MPI_Query_thread");
+  else
+    require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
   require(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (level < MPI_THREAD_SERIALIZED)
     fail("launch: this MPI library does not let two threads take turns (MPI_THREAD_SERIALIZED)");
