@@ -32,8 +32,9 @@ class Failure {
     }
   }
   void idle() const {
-    const int most_ms = is_told_ ? 20'000 : static_cast<int>(1500 * kShortTimeoutOfProcesses);
-    for (int i = 0; i < most_ms && !happened_; ++i)
+    const std::chrono::duration<double> most(is_told_ ? 20 : 1.5 * kShortTimeoutOfProcesses);
+    const auto begin = std::chrono::steady_clock::now();
+    while (!happened_ && std::chrono::steady_clock::now() - begin < most)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_TRUE(happened_ || !is_told_) << "nobody has failed";
   }

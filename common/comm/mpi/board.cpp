@@ -88,12 +88,20 @@ const Slot* Board::slot_of(int rank) const {
   return nullptr;
 }
 
-int Board::share_of_cores() const {
-  int sharers = 0;
-  for (int i = 0; i < count_; ++i)
-    if (share_a_core(slots_[i].cores, mine_->cores)) ++sharers;
-  return std::max(1, CPU_COUNT(&mine_->cores) / std::max(1, sharers));
+// Ranks that may use a core of this rank's, itself included.
+int Board::sharers() const {
+  return static_cast<int>(std::count_if(slots_, slots_ + count_, [&](const Slot& slot) {
+    return share_a_core(slot.cores, mine_->cores);
+  }));
 }
+
+int Board::share_of_cores() const {
+  return std::max(1, CPU_COUNT(&mine_->cores) / std::max(1, sharers()));
+}
+
+bool Board::has_own_core() const { return sharers() <= CPU_COUNT(&mine_->cores); }
+
+bool Board::claim_report() { return !head_->reported.exchange(true); }
 
 int Board::gone_rank() const {
   for (int i = 0; i < count_; ++i) {
@@ -105,7 +113,7 @@ int Board::gone_rank() const {
 }
 
 std::string Board::report_of(int gone) {
-  if (head_->reported.exchange(true)) return {};
+  if (!claim_report()) return {};
   const Slot* its = slot_of(gone);
   std::string text = fmt::format("aisc: rank {} (process {}) is gone\n", gone, its ? its->pid : 0);
   for (int i = 0; i < count_; ++i) {

@@ -46,20 +46,23 @@ class Board {
 
   Slot& mine() { return *mine_; }
   const Slot* slot_of(int rank) const;  // nullptr: on another node
-  int ranks_on_node() const { return count_; }
   // Cores that this rank may use, divided by the ranks that may use them too; at least 1.
   int share_of_cores() const;
+  bool has_own_core() const;
 
   // The rank of this node whose process is gone, or -1.
   int gone_rank() const;
   // "rank 2 (process 4711) is gone", then a line for each rank of the node: what it did last. To
   // one of all who ask; the others get an empty text.
   std::string report_of(int gone);
+  bool claim_report();  // true for the first rank of the node that asks
 
  private:
   struct Head {
     std::atomic<bool> reported = false;
   };
+  int sharers() const;
+
   MPI_Comm node_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
   Head* head_ = nullptr;

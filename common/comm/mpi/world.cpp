@@ -9,7 +9,6 @@
 
 #include "common/comm/mpi/operation.h"
 #include "common/core/error.h"
-#include "common/core/machine.h"
 
 namespace aisc::mpi {
 namespace {
@@ -73,9 +72,9 @@ World::World(Session& session, const LaunchOptions& options)
       message_bytes_(whole_elements(options.message_bytes)),
       timeout_(std::chrono::duration_cast<std::chrono::nanoseconds>(
           std::chrono::duration<double>(options.timeout_seconds))),
-      way_(session.board().ranks_on_node() <= available_cores() ? GiveWay::Pause
-           : session.yields()                                   ? GiveWay::No
-                                                                : GiveWay::Yield),
+      way_(session.board().has_own_core() ? GiveWay::Pause
+           : session.yields()             ? GiveWay::No
+                                          : GiveWay::Yield),
       control_tag_(static_cast<int>(session.next_id) * Session::kTagsPerId),
       origin_(std::chrono::steady_clock::now()),
       peers_(static_cast<std::size_t>(session.size())) {
@@ -208,7 +207,16 @@ void World::post_part(Queue& queue, const Queue::Waiting& front) {
 }
 
 // Moves everything on; true if something ended.
-bool World::drive() {
+bool World::drive() noexcept {
+  try {
+    return drive_all();
+  } catch (const std::exception& e) {
+    fail_inside(e.what());
+    return true;
+  }
+}
+
+bool World::drive_all() {
   const std::size_t n = requests_.size();
   indices_.resize(n);
   statuses_.resize(n);

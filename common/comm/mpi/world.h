@@ -71,6 +71,7 @@ struct Group {
   Group(std::string its_name, std::vector<int> its_ranks, std::int64_t its_id);
   int size() const { return static_cast<int>(ranks.size()); }
   Queue& queue(Channel channel, bool is_send, int peer);
+  const std::vector<std::unique_ptr<Queue>>& queues() const { return queues_; }
   // Moves all that is waiting in lane and queues to `dropped`.
   void drop_operations(std::deque<std::shared_ptr<Operation>>& dropped);
 
@@ -177,7 +178,8 @@ class World {
   class Patience;
 
   void fail_inside(const std::string& message, int gone = -1, bool tell = true);
-  bool drive();
+  bool drive() noexcept;  // what goes wrong is the world's failure
+  bool drive_all();
   void over(const Flight& flight, const MPI_Status& status, int error);
   void pump(Queue& queue);
   void post_header(Queue& queue, Queue::Waiting& front);

@@ -242,7 +242,7 @@ Outcome World::finish(const Outcome& outcome) {
 }
 
 void World::abort_all(const std::string& message) {
-  std::fprintf(stderr, "%s\n", message.c_str());
+  if (session_.board().claim_report()) std::fprintf(stderr, "%s\n", message.c_str());
   std::fflush(stderr);
   MPI_Abort(session_.comm(), kStuckExitStatus);
   std::_Exit(kStuckExitStatus);
@@ -258,6 +258,9 @@ void World::close() {
   if (helper_.joinable()) helper_.join();
   restore_term();
   session_.running = nullptr;
+  // For a Work that outlives the launch.
+  if (!failed_) failure_ = "world: the launch is over";
+  failed_ = true;
   // What nobody has received stays MPI's.
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (flights_[i].kind != Flight::Kind::ControlRecv) {
@@ -279,10 +282,10 @@ std::vector<int> World::missing_of(const Operation& what) const {
   std::vector<int> ranks;
   for (const Flight& flight : flights_)
     if (flight.owner.get() == &first) ranks.push_back(flight.queue->peer);
-  for (const Message& message : first.messages()) {
-    const Queue& queue = first.group().queue(first.channel, message.is_send, message.peer);
-    for (const Queue::Waiting& waiting : queue.waiting)
-      if (waiting.owner.get() == &first) ranks.push_back(queue.peer);
+  for (const std::unique_ptr<Queue>& queue : first.group().queues()) {
+    const auto is_its = [&](const Queue::Waiting& it) { return it.owner.get() == &first; };
+    if (queue && std::any_of(queue->waiting.begin(), queue->waiting.end(), is_its))
+      ranks.push_back(queue->peer);
   }
   return ranks;
 }

@@ -112,8 +112,7 @@ std::size_t World::block(std::span<Operation* const> what) {
   waits_for_ = what;
   const Time start = std::chrono::steady_clock::now(), deadline = start + timeout_;
   const auto is_over = [&] { return failed_ || first_over() < what.size(); };
-  for (Time glance = start + kGlance; !wait_until(is_over, std::min(glance, deadline));
-       glance += kGlance) {
+  while (!wait_until(is_over, std::min(std::chrono::steady_clock::now() + kGlance, deadline))) {
     const Time now = std::chrono::steady_clock::now();
     const bool is_late = now >= deadline;
     if (!is_late && !waits_for_finished_rank(now)) continue;
@@ -182,16 +181,11 @@ bool World::help_once() {
     {
       const Lock lock(mutex_, std::try_to_lock);
       if (!lock) break;
-      try {
-        if (gone_ >= 0) note_gone(gone_);
-        if (drive())
-          moved = std::chrono::steady_clock::now();
-        else if (std::chrono::steady_clock::now() - moved > kSoon)
-          return requests_.size() > 1;
-      } catch (const std::exception& e) {
-        fail_inside(e.what());
-        return false;
-      }
+      if (gone_ >= 0) note_gone(gone_);
+      if (drive())
+        moved = std::chrono::steady_clock::now();
+      else if (std::chrono::steady_clock::now() - moved > kSoon)
+        return requests_.size() > 1;
     }
     sched_yield();
   }
