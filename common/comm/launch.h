@@ -34,7 +34,7 @@ struct LaunchOptions {
   bool record_trace = false;
 
   // Cores: each rank gets max(1, cores / ranks) OpenMP threads, and, when every rank has a core of
-  // its own, is bound to its cores.
+  // its own, is bound to its cores. Processes share those of their node that they may use.
   bool bind = true;
   std::size_t stack_bytes = 0;  // 0: the system's; 256 KiB for more than 64 ranks in virtual time
 

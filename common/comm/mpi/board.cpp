@@ -101,6 +101,25 @@ int Board::share_of_cores() const {
 
 bool Board::has_own_core() const { return sharers() <= CPU_COUNT(&mine_->cores); }
 
+std::optional<cpu_set_t> Board::own_cores() const {
+  if (!has_own_core()) return {};
+  int first = 0;  // among the cores that all may use
+  for (int i = 0; i < count_; ++i) {
+    const Slot& slot = slots_[i];
+    if (!share_a_core(slot.cores, mine_->cores)) continue;
+    if (!CPU_EQUAL(&slot.cores, &mine_->cores)) return {};
+    if (&slot < mine_) first += share_of_cores();
+  }
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  for (int core = 0, number = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &mine_->cores)) continue;
+    if (number >= first && number < first + share_of_cores()) CPU_SET(core, &own);
+    ++number;
+  }
+  return own;
+}
+
 bool Board::claim_report() { return !head_->reported.exchange(true); }
 
 int Board::gone_rank() const {

@@ -49,6 +49,9 @@ class Board {
   // Cores that this rank may use, divided by the ranks that may use them too; at least 1.
   int share_of_cores() const;
   bool has_own_core() const;
+  // The cores that would be this rank's alone if all who may use them shared them out; nothing
+  // where there are not enough, or where the ranks may use different ones.
+  std::optional<cpu_set_t> own_cores() const;
 
   // The rank of this node whose process is gone, or -1.
   int gone_rank() const;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <omp.h>
+#include <pthread.h>
 
 #include <exception>
 #include <thread>
@@ -29,7 +30,10 @@ std::string what_now(bool& not_implemented) {
 
 void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& options,
               const std::function<void(Rank)>& body) {
-  omp_set_num_threads(mpi::Session::get().board().share_of_cores());
+  const mpi::Board& board = mpi::Session::get().board();
+  omp_set_num_threads(board.share_of_cores());
+  if (const auto cores = board.own_cores(); cores && options.bind)
+    pthread_setaffinity_np(pthread_self(), sizeof *cores, &*cores);
   CpuDevice device(options.device);
   Clock clock = Clock::wall(world->origin());
   Trace trace(clock, world->rank());

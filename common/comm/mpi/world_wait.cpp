@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 // A rank that waits looks all the time at first, giving way to others where cores are shared; then
 // it sleeps between two looks, longer and longer.
-constexpr auto kLooks = 1000us, kAlone = 20us, kShortSleep = 50us, kLongSleep = 500us;
+constexpr auto kLooks = 1000us, kAlone = 5us, kShortSleep = 50us, kLongSleep = 500us;
 constexpr int kSleepsPerStep = 100;
 constexpr auto kGlance = 100ms;                         // at ranks that have returned
 constexpr unsigned long kTimerSlackNanoseconds = 5000;  // the system's would double short sleeps
