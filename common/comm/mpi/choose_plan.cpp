@@ -1,7 +1,5 @@
 #include "common/comm/mpi/choose_plan.h"
 
-#include <algorithm>
-
 namespace aisc::mpi {
 namespace {
 

@@ -24,7 +24,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
   Group& group() const { return *group_; }
   const std::shared_ptr<Group>& shared_group() const { return group_; }
   World& world() const { return *world_; }
-  PlacedCall placed() const { return {call, sequence, group_->name}; }
   Time end_time() const { return end_time_; }  // once over; measured only while tracing
 
   // A part of a message that this rank receives is there.

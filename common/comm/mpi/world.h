@@ -109,7 +109,6 @@ class World {
 
   int rank() const { return session_.rank(); }
   int size() const { return session_.size(); }
-  const LaunchOptions& options() const { return options_; }
   Time origin() const { return origin_; }  // of all ranks' clocks
 
   void attach(Clock* clock, Trace* trace) { clock_ = clock, trace_ = trace; }
@@ -238,7 +237,6 @@ class World {
   int receives_ = 0;  // requests that write into buffers of operations
   Control control_in_{};
   std::vector<Peer> peers_;
-  int finished_ = 0;
   bool has_go_ = false;  // all ranks have come
   std::span<Operation* const> waits_for_{};
 

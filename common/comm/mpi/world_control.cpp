@@ -42,13 +42,16 @@ void World::receive_control() {
           "MPI_Irecv");
 }
 
+// A rank that cannot be told is found out otherwise.
 void World::send(int to, std::shared_ptr<const Control> control) {
   if (to == rank() || peers_[static_cast<std::size_t>(to)].gone) return;
   MPI_Request* request =
       add({.kind = Flight::Kind::ControlSend, .is_send = true, .control = control});
-  require(MPI_Isend(control.get(), static_cast<int>(control->bytes()), MPI_BYTE, to, control_tag_,
-                    session_.comm(), request),
-          "MPI_Isend");
+  if (MPI_Isend(control.get(), static_cast<int>(control->bytes()), MPI_BYTE, to, control_tag_,
+                session_.comm(), request) == MPI_SUCCESS)
+    return;
+  flights_.pop_back();
+  requests_.pop_back();
 }
 
 void World::send_to_all(const Control& control) {

@@ -200,8 +200,9 @@ void World::wake_helper() {
 
 void World::look_for_gone_ranks() {
   if (gone_ >= 0) return;
-  gone_ = session_.board().gone_rank();
-  if (gone_ >= 0) std::fputs(session_.board().report_of(gone_).c_str(), stderr);
+  const int gone = session_.board().gone_rank();
+  if (gone >= 0) std::fputs(session_.board().report_of(gone).c_str(), stderr);
+  gone_ = gone;  // from now on the rank fails, and waits no more
 }
 
 }  // namespace aisc::mpi
