@@ -43,7 +43,7 @@ struct LaunchOptions {
   bool check_calls = true;
 
   // Internal sizes, options so that tests reach every path with small buffers.
-  std::int64_t message_bytes = 1 << 20;   // processes: longer messages are cut; at most 2^31 - 1
+  std::int64_t message_bytes = 8 << 20;   // processes: longer messages are cut; at most 2^31 - 1
   std::int64_t chunk_bytes = 256 * 1024;  // what a rank works on at a time
   std::int64_t inline_bytes = 16 * 1024;  // up to here the last to arrive does all the work
   // Wraps the world, and by its own split() everything split from it; for tests.

@@ -93,7 +93,10 @@ void PlanRun::group_over() {
 bool PlanRun::advance() {
   for (; step_ < plan_->steps(); ++step_) {
     post_step();
-    if (open_ > 0) return false;
+    if (open_ > 0) {
+      copy_meanwhile();
+      return false;
+    }
     finish_step();
   }
   set_over();
@@ -103,6 +106,7 @@ bool PlanRun::advance() {
 void PlanRun::post_step() {
   messages_.clear();
   sums_.clear();
+  copied_.clear();
   for (const PlanAction& action : plan_->step(step_)) {
     const bool is_send = action.kind == Kind::Send;
     if (!is_send && action.kind != Kind::Recv) continue;
@@ -111,6 +115,31 @@ void PlanRun::post_step() {
     sums_.push_back(is_send ? nullptr : sum_of(action));
   }
   world().post(shared_from_this());
+}
+
+bool PlanRun::share_memory(const Piece& a, const Piece& b) const {
+  if (a.count == 0 || b.count == 0) return false;
+  const auto size = static_cast<std::ptrdiff_t>(size_of(call.dtype));
+  const std::byte *begin_a = data(a), *begin_b = data(b);
+  return begin_a < begin_b + b.count * size && begin_b < begin_a + a.count * size;
+}
+
+// While messages are under way: the copies that have nothing to do with the rest of the step.
+void PlanRun::copy_meanwhile() {
+  const std::span<const PlanAction> step = plan_->step(step_);
+  for (const PlanAction& copy : step) {
+    const bool is_free = copy.kind == Kind::Copy &&
+                         std::none_of(step.begin(), step.end(), [&](const PlanAction& other) {
+                           return &other != &copy && (share_memory(other.from, copy.to) ||
+                                                      share_memory(other.to, copy.to) ||
+                                                      share_memory(other.to, copy.from));
+                         });
+    if (!is_free) continue;
+    if (data(copy.to) != data(copy.from))
+      std::memmove(data(copy.to), data(copy.from),
+                   static_cast<std::size_t>(copy.to.count) * size_of(call.dtype));
+    copied_.push_back(&copy);
+  }
 }
 
 // The sum that only adds what `recv` brings: nothing else in the step touches its two pieces.
@@ -137,6 +166,7 @@ void PlanRun::received(std::size_t index, std::size_t begin, std::size_t bytes) 
 
 void PlanRun::finish_step() {
   for (const PlanAction& action : plan_->step(step_)) {
+    if (std::find(copied_.begin(), copied_.end(), &action) != copied_.end()) continue;
     const auto bytes = static_cast<std::size_t>(action.to.count) * size_of(call.dtype);
     if (action.kind == Kind::Copy && data(action.to) != data(action.from))
       std::memmove(data(action.to), data(action.from), bytes);

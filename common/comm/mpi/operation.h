@@ -82,9 +82,11 @@ class PlanRun final : public Operation {
  private:
   bool advance();
   void post_step();
+  void copy_meanwhile();
   void finish_step();
   std::byte* data(const Piece& piece) const;
   const PlanAction* sum_of(const PlanAction& recv) const;
+  bool share_memory(const Piece& a, const Piece& b) const;
 
   Collective collective_;
   const std::shared_ptr<const Plan> plan_;
@@ -92,6 +94,7 @@ class PlanRun final : public Operation {
   std::size_t step_ = 0;
   // By message of the step: the sum that is taken as its parts arrive, or null.
   std::vector<const PlanAction*> sums_;
+  std::vector<const PlanAction*> copied_;  // copies of the step that have been made
 };
 
 }  // namespace aisc::mpi
