@@ -1,6 +1,5 @@
-// The default algorithm of each collective, and others for short and for very long buffers. Ranks
-// and chunks are counted round: after p - 1 comes 0. Both sides of a message know its count, so
-// that both leave out an empty one.
+// The algorithms of each collective. Ranks and chunks are counted round: after p - 1 comes 0. Both
+// sides of a message know its count, so that both leave out an empty one.
 #include <algorithm>
 #include <bit>
 #include <utility>
