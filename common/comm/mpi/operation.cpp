@@ -176,17 +176,7 @@ void PlanRun::finish_step() {
   }
 }
 
-std::byte* PlanRun::data(const Piece& piece) const {
-  const auto offset = static_cast<std::size_t>(piece.begin) * size_of(call.dtype);
-  switch (piece.where) {
-    case Piece::Where::In:
-      return bytes_of(collective_.in.view()) + offset;
-    case Piece::Where::Out:
-      return bytes_of(collective_.out.view()) + offset;
-    default:
-      return piece.count == 0 ? nullptr : bytes_of(scratch_.view()) + offset;
-  }
-}
+std::byte* PlanRun::data(const Piece& piece) const { return data_of(piece, collective_, scratch_); }
 
 void PlanRun::release() {
   collective_ = {};

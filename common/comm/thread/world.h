@@ -171,7 +171,8 @@ class World {
   void help();
   void fail_locked(const std::string& message);
 
-  class Observer;  // of the ranks, for errors
+  // observe.cpp: the ranks as errors describe them.
+  class Observer;
   std::string diagnose(int rank, double waited_seconds) const;
   std::string diagnose_any() const;  // of the first rank that waits
   std::vector<int> missing_of(int rank) const;
