@@ -166,11 +166,16 @@ set(AISC_TEST_ENVIRONMENT
 
 # Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
 # reported as not run, never as passed. The binary starts its ranks itself, as threads.
+# ALONE leaves out tests/support, which stands on all floors: main() is GoogleTest's.
 function(aisc_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "" "SOURCES;LIBS;LABELS")
   set(target ${name}_test)
+  set(support aisc_test_support)
+  if(arg_ALONE)
+    set(support GTest::gtest_main)
+  endif()
   aisc_program(${target} SOURCES ${arg_SOURCES}
-    LIBS aisc_test_support ${arg_LIBS} GTest::gtest GTest::gmock)
+    LIBS ${support} ${arg_LIBS} GTest::gtest GTest::gmock)
   set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
   set(labels ${name} ${arg_LABELS})
   gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
