@@ -1,0 +1,47 @@
+#include "01_mutex_mae/problem.h"
+
+#include <fmt/format.h>
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+
+namespace aisc {
+namespace {
+
+constexpr float kWeightsAreOffBy = 0.1f;
+
+std::vector<float> normals(std::int64_t count, const Philox& random) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random.normal(i));
+  return values;
+}
+
+// Mean 0, mean size 1: a uniform number, turned around (the inverse of the distribution function).
+float laplace(double uniform) {
+  const double centred = uniform - 0.5;
+  return static_cast<float>(-std::copysign(1.0, centred) * std::log1p(-2 * std::fabs(centred)));
+}
+
+}  // namespace
+
+Problem make_problem(std::int64_t N, std::int64_t M, std::uint64_t seed) {
+  if (N < 0 || M < 0) fail(fmt::format("make_problem: N {} and M {} must not be negative", N, M));
+  Problem problem;
+  problem.N = N;
+  problem.M = M;
+  problem.x = normals(N * M, Philox(seed, "features"));
+  problem.w = normals(M, Philox(seed, "weights"));
+  problem.b = static_cast<float>(Philox(seed, "bias").normal(0));
+  const Philox noise(seed, "noise"), off(seed, "weights are off");
+  for (std::int64_t i = 0; i < N; ++i) {
+    float y = problem.b;
+    for (std::int64_t j = 0; j < M; ++j)
+      y += problem.w[static_cast<std::size_t>(j)] * problem.x[static_cast<std::size_t>(i * M + j)];
+    problem.y.push_back(y + laplace(noise.uniform(static_cast<std::uint64_t>(i))));
+  }
+  for (std::size_t j = 0; j < problem.w.size(); ++j)
+    problem.w[j] += kWeightsAreOffBy * static_cast<float>(off.normal(j));
+  return problem;
+}
+
+}  // namespace aisc
