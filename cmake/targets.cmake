@@ -79,9 +79,44 @@ function(aisc_use_module module)
   endif()
 endfunction()
 
-# Makes aisc_NN_name from NN_name/solution/*.cpp; every PROGRAM from NN_name/<program>.cpp;
-# demo_NN_name from demo.cpp and bench_NN_name from bench.cpp where these files exist. LIBS may
-# name an earlier module's library (aisc_05_pipeline), which is brought in.
+# The library of a module with exercises, whose files in lab/ are the student's. Three, so that both
+# build against the same headers and the same given code:
+#   aisc_NN_name_given   the files of solution/ without an exercise
+#   aisc_NN_name         the files of solution/ that lab/ has, too: what later modules link. In its
+#                        place the student's (AISC_USE_LABS, or no solution was handed out), or
+#                        prebuilt/libaisc_NN_name.a
+#   aisc_NN_name_lab     the student's files; not part of `all`, since they need not compile
+function(aisc_lab_libraries module given lab libs)
+  set(folder "${AISC_ROOT}/${module}")
+  set(solution)
+  set(complete ON)
+  foreach(file IN LISTS lab)
+    get_filename_component(name "${file}" NAME)
+    list(REMOVE_ITEM given "${folder}/solution/${name}")
+    list(APPEND solution "${folder}/solution/${name}")
+    if(NOT EXISTS "${folder}/solution/${name}")
+      set(complete OFF)
+    endif()
+  endforeach()
+  set(given_libs ${libs} aisc_${module}_given)
+  set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
+  aisc_library(aisc_${module}_given "${given}" "${libs}")
+  aisc_library(aisc_${module}_lab "${lab}" "${given_libs}")
+  set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON)
+  if(AISC_USE_LABS OR NOT (complete OR EXISTS "${prebuilt}"))
+    aisc_library(aisc_${module} "" "aisc_${module}_lab")
+  elseif(complete)
+    aisc_library(aisc_${module} "${solution}" "${given_libs}")
+    set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
+  else()
+    aisc_library(aisc_${module} "" "${prebuilt};${given_libs};${AISC_PRIVATE_LIBS}")
+    set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
+  endif()
+endfunction()
+
+# Makes aisc_NN_name from NN_name/solution/*.cpp (with exercises: aisc_lab_libraries); every PROGRAM
+# from NN_name/<program>.cpp; demo_NN_name from demo.cpp and bench_NN_name from bench.cpp where these
+# files exist. LIBS may name an earlier module's library (aisc_05_pipeline), which is brought in.
 function(aisc_module module)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PROGRAMS;LIBS")
   foreach(lib IN LISTS arg_LIBS)
@@ -91,7 +126,12 @@ function(aisc_module module)
   endforeach()
   set(folder "${AISC_ROOT}/${module}")
   aisc_sources(sources "${folder}/solution")
-  aisc_library(aisc_${module} "${sources}" "${arg_LIBS}")
+  file(GLOB lab CONFIGURE_DEPENDS "${folder}/lab/*.cpp")
+  if(lab)
+    aisc_lab_libraries(${module} "${sources}" "${lab}" "${arg_LIBS}")
+  else()
+    aisc_library(aisc_${module} "${sources}" "${arg_LIBS}")
+  endif()
   foreach(program IN LISTS arg_PROGRAMS)
     if(EXISTS "${folder}/${program}.cpp")
       aisc_program(${program} SOURCES "${folder}/${program}.cpp" LIBS aisc_${module} CLI11::CLI11)
@@ -166,7 +206,8 @@ set(AISC_TEST_ENVIRONMENT
 
 # Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
 # reported as not run, never as passed. The binary starts its ranks itself, as threads.
-# ALONE leaves out tests/support, which stands on all floors: main() is GoogleTest's.
+# ALONE leaves out tests/support, which stands on all floors: main() is GoogleTest's. The tests of a
+# module with exercises are labelled `solution`, and aisc_lab_tests links them once more.
 function(aisc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE" "" "SOURCES;LIBS;LABELS")
   set(target ${name}_test)
@@ -174,10 +215,19 @@ function(aisc_test name)
   if(arg_ALONE)
     set(support GTest::gtest_main)
   endif()
-  aisc_program(${target} SOURCES ${arg_SOURCES}
-    LIBS ${support} ${arg_LIBS} GTest::gtest GTest::gmock)
-  set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
   set(labels ${name} ${arg_LABELS})
+  set(libs ${support} ${arg_LIBS} GTest::gtest GTest::gmock)
+  if(TARGET aisc_${name}_lab)
+    aisc_lab_tests(${name} "${arg_SOURCES}" "${libs}")
+    get_target_property(has_solution aisc_${name} AISC_SOLUTION)
+    if(NOT has_solution)
+      return()
+    endif()
+    set(arg_SOURCES $<TARGET_OBJECTS:${name}_tests>)
+    list(APPEND labels solution)
+  endif()
+  aisc_program(${target} SOURCES ${arg_SOURCES} LIBS ${libs})
+  set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
   gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
     NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}"
     PROPERTIES TIMEOUT 300)
@@ -187,6 +237,39 @@ function(aisc_test name)
     "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels}\"\n"
     "    ENVIRONMENT \"${AISC_TEST_ENVIRONMENT}\")\nendforeach()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+endfunction()
+
+# The tests of a module with exercises, compiled once, <name>_tests, for two programs: <name>_test
+# with the solution (aisc_test) and <name>_lab_test with the student's code. ctest grades each
+# exercise as lab.01.3, label lab01. The target lab01_given is all but the student's code.
+function(aisc_lab_tests name sources libs)
+  string(SUBSTRING "${name}" 0 2 number)
+  add_library(${name}_tests OBJECT ${sources})
+  target_link_libraries(${name}_tests PRIVATE ${libs} aisc_settings ${AISC_PRIVATE_LIBS})
+  if(AISC_SANITIZE)
+    target_compile_options(${name}_tests PRIVATE -O0)
+  endif()
+  list(REMOVE_ITEM libs aisc_${name})
+  aisc_program(${name}_lab_test SOURCES $<TARGET_OBJECTS:${name}_tests>
+    LIBS ${libs} aisc_${name}_lab)
+  set_property(TARGET ${name}_lab_test PROPERTY EXCLUDE_FROM_ALL ON)
+  add_custom_target(lab${number}_given DEPENDS ${name}_tests aisc_${name}_given)
+  foreach(lib IN LISTS libs)
+    if(TARGET ${lib} AND lib MATCHES "^aisc_")
+      add_dependencies(lab${number}_given ${lib})
+    endif()
+  endforeach()
+
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  set(toml "${AISC_ROOT}/${name}/lab.toml")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${toml}")
+  file(STRINGS "${toml}" lines REGEX "^id = \"[0-9]+\\.[0-9]+\"")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^id = \"([0-9.]+)\".*" "\\1" id "${line}")
+    add_test(NAME lab.${id} WORKING_DIRECTORY "${AISC_ROOT}"
+      COMMAND "${Python3_EXECUTABLE}" "${AISC_ROOT}/tools/grade" --build "${CMAKE_BINARY_DIR}" ${id})
+    set_tests_properties(lab.${id} PROPERTIES LABELS lab${number} TIMEOUT 900 SKIP_RETURN_CODE 77)
+  endforeach()
 endfunction()
 
 # Under mpirun: settings of Open MPI 4 and 5, which other MPIs ignore. More ranks than cores, which

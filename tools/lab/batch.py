@@ -1,0 +1,1 @@
+def grade_class(labs, flags, limits): raise NotImplementedError

@@ -1,0 +1,140 @@
+"""What lab.toml says: exercises and mutants of a module, checked when they are read."""
+import dataclasses
+import pathlib
+import re
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # before Python 3.11
+    try:
+        import tomli as tomllib
+    except ModuleNotFoundError:
+        raise SystemExit("aisc: labs need Python 3.11 or newer, or tomli "
+                         "(Debian and Ubuntu: python3-tomli)")
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PRESETS = ("release", "tsan")
+LEAST_HINTS = 3
+
+
+class LabError(Exception):
+    """Something about a lab or its tools is wrong; not the student's solution."""
+
+
+@dataclasses.dataclass
+class Exercise:
+    id: str  # "01.3"
+    title: str
+    file: str  # in solution/ and lab/
+    points: float
+    tests: list  # filters of GoogleTest
+    hints: list
+    look_at: str
+    preset: str = "release"
+
+
+@dataclasses.dataclass
+class Mutant:
+    """A plausible wrong solution: a textual replacement, and the test that must notice it."""
+    id: str  # "01.3a"
+    why: str
+    file: str
+    find: str
+    replace: str
+    test: str
+    preset: str = "release"
+    says: str = ""  # the diagnosis that kills it where no assertion does
+
+
+class Lab:
+    """One module with exercises."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.module = folder.name  # "01_mutex_mae"
+        self.number = self.module[:2]
+        self.path = folder / "lab.toml"
+        try:
+            table = tomllib.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise LabError(f"{self.module}/lab.toml: {error}") from None
+        self.title = table.pop("title", self.module)
+        self.given = table.pop("given", [])  # filters of tests that grade nobody
+        self.exercises = [self._record(Exercise, t) for t in table.pop("exercise", [])]
+        self.mutants = [self._record(Mutant, t) for t in table.pop("mutant", [])]
+        if table:
+            self._wrong(f"unknown words: {', '.join(table)}")
+        self._check()
+
+    def exercise(self, id):
+        for exercise in self.exercises:
+            if exercise.id == id:
+                return exercise
+        raise LabError(f"no exercise '{id}' in {self.module}; there are: "
+                       f"{' '.join(e.id for e in self.exercises)}")
+
+    def files(self):
+        """Names of the files that hold exercises, in the order of lab.toml."""
+        return list(dict.fromkeys(e.file for e in self.exercises))
+
+    def _wrong(self, what):
+        raise LabError(f"{self.module}/lab.toml: {what}")
+
+    def _record(self, kind, table):
+        name = f"{kind.__name__.lower()} {table.get('id', '(without id)')}"
+        fields = {f.name: f for f in dataclasses.fields(kind)}
+        for word, value in table.items():
+            if word not in fields:
+                self._wrong(f"{name}: unknown word '{word}'")
+            expected = {"points": (int, float), "tests": list, "hints": list}.get(word, str)
+            if not isinstance(value, expected):
+                self._wrong(f"{name}: {word} = {value!r} is of the wrong type")
+        missing = [w for w, f in fields.items()
+                   if w not in table and f.default is dataclasses.MISSING]
+        if missing:
+            self._wrong(f"{name}: {', '.join(missing)} is missing")
+        return kind(**table)
+
+    def _check(self):
+        if not self.exercises:
+            self._wrong("no exercises")
+        ids = set()
+        for each in self.exercises + self.mutants:
+            if each.id in ids:
+                self._wrong(f"{each.id} is there twice")
+            ids.add(each.id)
+            if each.preset not in PRESETS:
+                self._wrong(f"{each.id}: preset '{each.preset}', expected one of "
+                            f"{', '.join(PRESETS)}")
+        for e in self.exercises:
+            if not re.fullmatch(self.number + r"\.[1-9][0-9]*", e.id):
+                self._wrong(f"exercise '{e.id}': expected {self.number}.1, {self.number}.2 ...")
+            if not e.points > 0:
+                self._wrong(f"{e.id}: points = {e.points}, expected more than 0")
+            if not e.tests or any(t.startswith("-") or ":" in t for t in e.tests):
+                self._wrong(f"{e.id}: tests = {e.tests}, expected filters such as 'Suite.*'")
+            if len(e.hints) < LEAST_HINTS:
+                self._wrong(f"{e.id}: {len(e.hints)} hints, expected {LEAST_HINTS} or more")
+        exercises = {e.id for e in self.exercises}
+        for m in self.mutants:
+            if m.id.rstrip("abcdefghijklmnopqrstuvwxyz") not in exercises:
+                self._wrong(f"mutant '{m.id}': expected an exercise's id and a letter")
+            if m.find == m.replace:
+                self._wrong(f"mutant {m.id} changes nothing")
+
+
+def find_labs(root=ROOT):
+    """All modules with a lab.toml, in the order of their numbers."""
+    return [Lab(path.parent) for path in sorted(root.glob("[0-9][0-9]_*/lab.toml"))]
+
+
+def find_lab(number, root=ROOT):
+    """The lab that '01', '1', '01_mutex_mae' or '01.3' names."""
+    wanted = re.sub(r"\..*", "", number)
+    wanted = wanted.zfill(2) if wanted.isdigit() else wanted
+    there = sorted(root.glob("[0-9][0-9]_*/lab.toml"))
+    for path in there:
+        if wanted in (path.parent.name, path.parent.name[:2]):
+            return Lab(path.parent)
+    raise LabError(f"no lab '{number}'; there are: "
+                   f"{' '.join(p.parent.name for p in there) or 'none'}")

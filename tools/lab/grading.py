@@ -1,0 +1,298 @@
+"""Grades the exercises of a lab: what is compiled, what runs, and what it says in plain words."""
+import dataclasses
+import re
+import shutil
+
+from .build import Build
+from .exercises import ROOT, LabError
+from .run import Limits, run_tests, signal_name
+from .stubs import regions, stubs_of, without
+
+PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
+# How a communicator says that it waited in vain (common/comm/diagnose.cpp).
+WAITED = re.compile(r"has not (arrived at|met rank)|ranks wait for each other|though no rank is missing")
+NOT_WRITTEN = re.compile(
+    r'"lab (?P<id>[0-9.]+): (?P<title>.*) is not implemented yet \((?P<place>.*:[0-9]+)\)" thrown')
+SLOWER = {"release": 1, "tsan": 5}  # time limits under a sanitizer
+RACE_EXIT = 66  # of a program in which ThreadSanitizer saw a race
+
+
+@dataclasses.dataclass
+class Row:
+    exercise: str
+    title: str
+    possible: float
+    status: str
+    message: str
+    seconds: float = 0
+    tests: list = dataclasses.field(default_factory=list)
+
+    @property
+    def points(self):
+        return self.possible if self.status == PASSED else 0
+
+    def as_json(self):
+        return {"exercise": self.exercise, "title": self.title, "points": self.points,
+                "possible": self.possible, "status": self.status, "message": self.message,
+                "seconds": round(self.seconds, 3)}
+
+
+@dataclasses.dataclass
+class Program:
+    """A test program with somebody's code in it; `broken` says which exercises are not in it."""
+    path: object
+    broken: dict
+
+
+def what_is_missing(preset):
+    """Why nothing can be graded in this preset, or ''."""
+    if preset == "tsan" and not shutil.which("clang++-14"):
+        return "the thread sanitizer needs clang++-14 (packages: clang-14 libomp-14-dev)"
+    return ""
+
+
+# -- from code to a program -----------------------------------------------------------------------
+
+def read_lab(lab, folder):
+    """{name: text or None} of a student's files; None: not there, or not text."""
+    texts = {}
+    for name in lab.files():
+        try:
+            texts[name] = (folder / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError):
+            texts[name] = None
+    return texts
+
+
+def assemble(lab, build, texts):
+    """Compiles a student's files and links the tests with them. What does not compile is replaced,
+    region by region, else file by file, by the stub, and noted as broken."""
+    stubs = stubs_of(lab)
+    broken, texts = {}, dict(texts)
+    for name in stubs:
+        if texts.get(name) is None:
+            texts[name] = stubs[name]
+            note(lab, broken, name, f"{lab.module}/lab/{name} is missing or not UTF-8 text")
+    sources = {name: lab.folder / "lab" / name for name in stubs}
+    compiled = build.compile_all({sources[n]: texts[n] for n in stubs})
+    objects = {}
+    for name in stubs:
+        objects[name], said = compiled[sources[name]]
+        if objects[name] is None:
+            texts[name], objects[name] = salvage(lab, build, name, texts[name], said, stubs, broken)
+    target, library = f"{lab.module}_lab_test", f"libaisc_{lab.module}_lab.a"
+    program, said = build.link(target, objects.values(), library)
+    if program is None:
+        program = link_without(lab, build, texts, objects, first_error(said), stubs, broken)
+    return Program(program, broken)
+
+
+def link_without(lab, build, texts, objects, said, stubs, broken):
+    """The test program with the stubs in the place of what keeps it from linking: one exercise, if
+    that is enough, else as many files as it takes."""
+    target, library = f"{lab.module}_lab_test", f"libaisc_{lab.module}_lab.a"
+    sources = {name: lab.folder / "lab" / name for name in stubs}
+    changed = [name for name in stubs if texts[name] != stubs[name]]
+
+    def linked_with(name, text):
+        compiled, _ = build.compile(sources[name], text)
+        return compiled and build.link(target, {**objects, name: compiled}.values(), library)[0]
+
+    for name in changed:
+        for region in regions(texts[name], name):
+            lines = texts[name].splitlines()
+            lines[region.first:region.last + 1] = blank(lines, region)
+            if program := linked_with(name, "\n".join(lines) + "\n"):
+                broken.setdefault(region.exercise, f"does not link: {said}")
+                return program
+    for name in changed:
+        note(lab, broken, name, f"does not link: {said}")
+        objects[name], _ = build.compile(sources[name], stubs[name])
+        program, _ = build.link(target, objects.values(), library)
+        if program is not None:
+            return program
+    raise LabError(f"{target} does not link, even with the stubs: {said}")
+
+
+def note(lab, broken, name, message):
+    for exercise in lab.exercises:
+        if exercise.file == name:
+            broken.setdefault(exercise.id, message)
+
+
+def salvage(lab, build, name, text, said, stubs, broken):
+    """The most of a file that compiles: (text, object). Notes the exercises that are lost."""
+    source = lab.folder / "lab" / name
+    try:
+        rest = regions(text, name)
+    except LabError as error:
+        note(lab, broken, name, f"the lines '// LAB' and '// END LAB' must stay: {error}")
+        rest = []
+    while rest:
+        line = first_error_line(said, source)
+        message = f"does not compile: {first_error(said)}"
+        at_fault = [r for r in rest if line and r.first < line - 1 <= r.last]
+        # An error outside may come from within, as a brace that is missing does.
+        for region in at_fault + [r for r in rest if r not in at_fault]:
+            lines = text.splitlines()
+            lines[region.first:region.last + 1] = blank(lines, region)
+            tried = "\n".join(lines) + "\n"
+            result, new_said = build.compile(source, tried)
+            if result or (region in at_fault and first_error_line(new_said, source) != line):
+                broken.setdefault(region.exercise, message)
+                if result:
+                    return tried, result
+                text, said = tried, new_said
+                rest.remove(region)
+                break
+        else:
+            break
+    note(lab, broken, name, f"does not compile: {first_error(said)}")
+    result, said = build.compile(source, stubs[name])
+    if result is None:
+        raise LabError(f"the stub of {name} does not compile:\n{said}")
+    return stubs[name], result
+
+
+def blank(lines, region):
+    """A region with a throw in it, as long as before: later lines keep their numbers."""
+    stub = without(lines, region)
+    return stub[:-1] + [""] * (region.last - region.first + 1 - len(stub)) + stub[-1:]
+
+
+def first_error_line(said, source):
+    found = re.search(re.escape(str(source)) + r":([0-9]+):(?:[0-9]+:)? (?:fatal )?error", said)
+    return int(found[1]) if found else 0
+
+
+def first_error(said):
+    """The compiler's or the linker's first error, paths from the project's root."""
+    lines = said.splitlines()
+    error = next((line for line in lines if re.search(r"\berror\b|undefined|multiple definition",
+                                                      line)), lines[-1] if lines else "no output")
+    return shown(error).strip()
+
+
+def shown(text):
+    """Paths from the project's root on."""
+    return re.sub(r"(?<![\w/.])(?:\.\./)+", "", text.replace(f"{ROOT}/", ""))
+
+
+# -- from a program to an outcome -----------------------------------------------------------------
+
+def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT):
+    row = Row(exercise.id, exercise.title, exercise.points, FAILED, "")
+    if exercise.id in program.broken:
+        row.message = program.broken[exercise.id]
+        return row
+    limits = limits or Limits()
+    limits = dataclasses.replace(limits, seconds=limits.seconds * SLOWER[exercise.preset])
+    run = run_tests(program.path, exercise.tests, limits, seed, cwd)
+    row.seconds, row.tests = run.seconds, run.tests
+    row.status, row.message = judge(lab, exercise, run, limits)
+    return row
+
+
+def judge(lab, exercise, run, limits):
+    """(status, message) of a run of an exercise's tests."""
+    failed = [t for t in run.tests if t.result == "failed"]
+    skipped = [t for t in run.tests if t.result == "skipped"]
+    if run.exceeded == "time":
+        return TIMEOUT, (f"{run.begun or 'the program'} did not end within {limits.seconds:g} s"
+                         + diagnosis(run.output))
+    if run.exceeded:
+        most = (f"{limits.memory_mib} MiB of memory" if run.exceeded == "memory"
+                else f"{limits.processes} processes and threads")
+        return FAILED, f"{run.begun or 'the program'} took more than {most}"
+    race = re.search(r"WARNING: ThreadSanitizer: (.*?) \(pid=", run.output)
+    if race:
+        return FAILED, plain_race(race[1], run.output)
+    if failed:
+        text = failed[0].failures[0]
+        written = NOT_WRITTEN.search(text)
+        if written and written["id"] == exercise.id:
+            return FAILED, f"not written yet: {shown(written['place'])}"
+        if written:
+            return FAILED, f"needs {written['id']} {written['title']}, which is not written yet"
+        return TIMEOUT if WAITED.search(text) else FAILED, f"{failed[0].name}: {plain(text)}"
+    if run.status and not run.tests:
+        how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
+        last = [line for line in run.output.splitlines() if line.strip()
+                and not line.startswith("[")]
+        return FAILED, (f"{run.begun or 'the program'} ended the program ({how})"
+                        + (f": {last[-1].strip()}" if last else ""))
+    if not run.tests:
+        raise LabError(f"{lab.module}: no test matches {exercise.id}'s {exercise.tests}")
+    if run.status:
+        return FAILED, f"the program ended with status {run.status}: {run.output[-300:].strip()}"
+    if skipped:
+        return NOT_ASSESSED, reason_of_skip(run.output)
+    return PASSED, ""
+
+
+def plain(text):
+    """A failure of GoogleTest in one or two sentences."""
+    thrown = re.match(r'(?:.*\n)?C\+\+ exception with description "(.*)" thrown in', text, re.S)
+    if thrown:
+        return f"threw: {thrown[1]}"
+    place, _, rest = text.partition("\n")
+    rest = rest if re.search(r":[0-9]+$", place) else text
+    lines = [line.strip() for line in rest.splitlines() if line.strip()]
+    equal = re.match(r"Expected equality of these values:\n(.*)", rest, re.S)
+    if equal:
+        sides, said = [], []
+        for line in lines[1:]:
+            if line.startswith("Which is: ") and sides:
+                sides[-1] += f" ({line.removeprefix('Which is: ')})"
+            elif len(sides) < 2:
+                sides.append(line)
+            else:
+                said.append(line)
+        lines = [f"{' should equal '.join(sides)}", *said]
+    where = shown(place) if rest is not text else ""
+    return "; ".join(lines) + (f" ({where})" if where else "")
+
+
+def plain_race(what, output):
+    """A report of ThreadSanitizer in a sentence: the places in the student's files."""
+    places = re.findall(r"#[0-9]+ (\S+).*?([^/\s]+/lab/[^/\s:]+:[0-9]+)", output)
+    where = list(dict.fromkeys(place for _, place in places))[:2]
+    return f"ThreadSanitizer: {what}" + (f" between {' and '.join(where)}" if where else "")
+
+
+def diagnosis(output):
+    lines = [line.strip() for line in output.splitlines() if WAITED.search(line)]
+    return f": {lines[0]}" if lines else ""
+
+
+def reason_of_skip(output):
+    lines = output.splitlines()
+    for number, line in enumerate(lines[:-1]):
+        if line.endswith(": Skipped") and lines[number + 1].strip():
+            return lines[number + 1].strip()
+    return "a test skipped itself without a reason"
+
+
+class Grader:
+    """Grades a folder of a student's files. Test programs are deleted at the end of the `with`."""
+
+    def __init__(self, lab, builds, limits=None, seed=None, cwd=ROOT):
+        self.lab, self.limits, self.seed, self.cwd = lab, limits, seed, cwd
+        self.builds = builds  # {preset: Build, or why there is none}
+        self.programs = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for program in self.programs.values():
+            program.path.unlink(missing_ok=True)
+
+    def grade(self, exercise, texts):
+        build = self.builds[exercise.preset]
+        if not isinstance(build, Build):
+            return Row(exercise.id, exercise.title, exercise.points, NOT_ASSESSED, build)
+        if exercise.preset not in self.programs:
+            self.programs[exercise.preset] = assemble(self.lab, build, texts)
+        return grade_exercise(self.lab, exercise, self.programs[exercise.preset], self.limits,
+                              self.seed, self.cwd)

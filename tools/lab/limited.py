@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Runs a command that is not trusted, within limits, and leaves nothing of it behind.
+
+usage: limited.py REPORT SECONDS MEMORY_MIB PROCESSES USER -- command ...
+
+It is a process of its own so that it can be the reaper of everything that the command starts: what
+detaches itself from its parents becomes a child of this process, and is killed with the others in
+the end. REPORT gets {"status", "exceeded", "seconds"}: status as subprocess has it, exceeded one of
+"", "time", "memory", "processes". PROCESSES counts threads, too. USER is a number to become, or "-".
+"""
+import ctypes
+import json
+import os
+import pathlib
+import resource
+import signal
+import sys
+import time
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LOOK_SECONDS = 0.02
+GRACE_SECONDS = 2  # from SIGTERM, in which a launcher may say what its ranks do, to SIGKILL
+MOST_OUTPUT_BYTES = 64 << 20
+PAGE = resource.getpagesize()
+
+
+def descendants():
+    """{process: (threads, resident bytes)} of all that has this process as an ancestor."""
+    children, sizes = {}, {}
+    for folder in os.listdir("/proc"):
+        if not folder.isdigit():
+            continue
+        try:
+            with open(f"/proc/{folder}/stat", encoding="utf-8", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        children.setdefault(int(fields[1]), []).append(int(folder))
+        sizes[int(folder)] = (int(fields[17]), int(fields[21]) * PAGE)
+    found, rest = {}, [os.getpid()]
+    while rest:
+        for child in children.get(rest.pop(), []):
+            found[child] = sizes[child]
+            rest.append(child)
+    return found
+
+
+def kill_all():
+    while True:
+        for process in descendants():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.005)
+
+
+def start(command, processes, user):
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    me = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES))
+        if user != "-":
+            os.setgroups([])
+            os.setgid(int(user))
+            os.setuid(int(user))
+            resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == me:
+            os.execvp(command[0], command)
+    except OSError as error:
+        print(f"{command[0]}: {error}", file=sys.stderr, flush=True)
+    os._exit(127)
+
+
+def watch(child, seconds, memory_bytes, processes):
+    """Waits for the child. Returns (status or None, what it exceeded)."""
+    begin = time.monotonic()
+    terminated = None
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status), "time" if terminated else ""
+        now = time.monotonic()
+        if terminated and now - terminated > GRACE_SECONDS:
+            return None, "time"
+        if not terminated and now - begin > seconds:
+            terminated = now
+            os.killpg(child, signal.SIGTERM)
+        sizes = descendants().values()
+        if sum(threads for threads, _ in sizes) > processes:
+            return None, "processes"
+        if sum(resident for _, resident in sizes) > memory_bytes:
+            return None, "memory"
+        time.sleep(LOOK_SECONDS)
+
+
+def main():
+    report, seconds, memory, processes, user, dashes, *command = sys.argv[1:]
+    assert dashes == "--"
+
+    def stop(*_):
+        kill_all()
+        os._exit(130)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    begin = time.monotonic()
+    child = start(command, int(processes), user)
+    status, exceeded = watch(child, float(seconds), int(memory) << 20, int(processes))
+    took = time.monotonic() - begin
+    kill_all()
+    pathlib.Path(report).write_text(
+        json.dumps({"status": status, "exceeded": exceeded, "seconds": took}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
