@@ -218,7 +218,7 @@ def judge(lab, exercise, run, limits):
     if run.status and not run.tests:
         how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
         last = [line for line in run.output.splitlines() if line.strip()
-                and not line.startswith("[")]
+                and not line.startswith(("[", "Note: Google Test"))]
         return FAILED, (f"{run.begun or 'the program'} ended the program ({how})"
                         + (f": {last[-1].strip()}" if last else ""))
     if not run.tests:
