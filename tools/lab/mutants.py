@@ -1,0 +1,109 @@
+"""Who grades the graders: each mutant is a plausible wrong solution, and the test that it names must
+fail for it, by an assertion or with the words that it states; not by a crash or an endless loop.
+
+A mutant costs one compilation at low optimisation, one link, one test: nothing else is built anew.
+"""
+import concurrent.futures
+import dataclasses
+import re
+import subprocess
+import time
+
+from .build import CORES
+from .exercises import ROOT, LabError
+from .grading import NOT_WRITTEN, SLOWER, first_error, plain
+from .run import Limits, run_tests
+
+OPTIONS = ["-O1", "-g0"]
+SECONDS = 30
+# What may change any module's tests.
+COMMON = ("common/", "tests/support/", "cmake/", "tools/lab/")
+
+
+@dataclasses.dataclass
+class Verdict:
+    mutant: object
+    killed: bool
+    how: str  # the assertion that failed, or what went wrong in its place
+    seconds: float
+
+
+def mutate(lab, mutant):
+    path = lab.folder / "solution" / mutant.file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"mutant {mutant.id}: {error}") from None
+    count = text.count(mutant.find)
+    if count != 1:
+        raise LabError(f"mutant {mutant.id}: its text occurs {count} times in {mutant.file}, "
+                       "expected once")
+    return text.replace(mutant.find, mutant.replace)
+
+
+def judge_mutant(lab, mutant, build):
+    begin = time.monotonic()
+    try:
+        killed, how = try_mutant(lab, mutant, build)
+    except LabError as error:
+        killed, how = False, str(error)
+    return Verdict(mutant, killed, how, time.monotonic() - begin)
+
+
+def try_mutant(lab, mutant, build):
+    """(killed, how)"""
+    source = lab.folder / "solution" / mutant.file
+    compiled, said = build.compile(source, mutate(lab, mutant), OPTIONS)
+    if compiled is None:
+        return False, f"does not compile: {first_error(said)}"
+    given = "" if mutant.file in lab.files() else "_given"
+    program, said = build.link(f"{lab.module}_test", [compiled], f"libaisc_{lab.module}{given}.a",
+                               keep_library=True)
+    if program is None:
+        return False, f"does not link: {first_error(said)}"
+    try:
+        run = run_tests(program, [mutant.test], Limits(seconds=SECONDS * SLOWER[mutant.preset]))
+    finally:
+        program.unlink()
+    return how_it_ended(mutant, run)
+
+
+def how_it_ended(mutant, run):
+    if run.exceeded:
+        return False, f"{mutant.test} exceeded its {run.exceeded} limit: no assertion failed"
+    failures = [f for test in run.tests for f in test.failures]
+    if mutant.says:
+        said = "\n".join([*failures, run.output])
+        return (True, mutant.says) if mutant.says in said and (failures or run.status) else \
+            (False, f"{mutant.test} does not say '{mutant.says}'")
+    if not run.tests:
+        return False, (f"{mutant.test} crashed (status {run.status})" if run.begun else
+                       f"there is no test {mutant.test}")
+    if not failures:
+        return False, f"SURVIVED: {mutant.test} {run.tests[0].result}"
+    if NOT_WRITTEN.search(failures[0]) or "C++ exception with description" in failures[0]:
+        return False, f"killed by an exception that the mutant does not state: {plain(failures[0])}"
+    return True, plain(failures[0])
+
+
+def judge_all(work):
+    """Verdicts of [(lab, mutant, build)], in order, as they come; a core each."""
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        yield from pool.map(lambda item: judge_mutant(*item), work)
+
+
+def changed_since(reference):
+    """Paths that differ from a commit, or None where there is no such commit."""
+    done = [subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+            for words in (["diff", "--name-only", reference, "--"],
+                          ["ls-files", "--others", "--exclude-standard"])]
+    if any(d.returncode for d in done):
+        return None
+    return [line for d in done for line in d.stdout.splitlines()]
+
+
+def is_concerned(lab, paths):
+    """May the verdicts on a lab's mutants have changed with these paths?"""
+    return paths is None or any(
+        path.startswith((*COMMON, f"{lab.module}/", f"tests/{lab.module}/"))
+        and not re.search(r"\.(md|svg|json)$", path) for path in paths)
