@@ -27,7 +27,8 @@ struct Chain {
 // noise. Step s = 0, 1, ... proposes w'_j = w_j + step_size z_j with z_j =
 // Philox(seed, "proposal", s).normal(j), added in F64 and rounded to F32, and takes it if
 // u < exp(N (MAE(w) - MAE(w')) / scale), u = Philox(seed, "accept").uniform(s). b stays. MAE is
-// mae_reproducible, so the path is bitwise the same for every team.
+// mae_reproducible, so the path is bitwise the same for every team; each error is asked for once at
+// the start and once a step.
 Chain metropolis(const Problem& problem, Team& team, const ChainOptions& options);
 
 }  // namespace aisc

@@ -19,11 +19,11 @@ enum class Layout { Packed, Padded };
 // beginning of a cache line that nobody else's sum is in.
 class PartialSums {
  public:
-  PartialSums(int threads, Layout layout);
+  PartialSums(int threads, Layout layout);  // throws Error unless threads >= 1
 
   int threads() const { return threads_; }
   std::atomic<double>& of(int thread);  // valid as long as this
-  double total() const;                 // in the order of threads
+  double total() const;                 // added in the order of threads
 
  private:
   struct alignas(kCacheLineBytes) Line {
@@ -31,6 +31,7 @@ class PartialSums {
   };
   int threads_;
   Layout layout_;
+  int line_count_ = 0;
   std::unique_ptr<Line[]> lines_;
 };
 

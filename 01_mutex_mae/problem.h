@@ -30,10 +30,16 @@ Problem make_problem(std::int64_t N, std::int64_t M, std::uint64_t seed = 1);
 // |w . x_i + b - y_i|. The products are added in F32, one after the other, from b - y_i on.
 inline float error_of(const Problem& problem, std::int64_t i) {
   if (problem.watch) problem.watch(i);
+  const float* w = problem.w.data();
   const float* x = problem.x.data() + i * problem.M;
   float sum = problem.b - problem.y[static_cast<std::size_t>(i)];
-  for (std::int64_t j = 0; j < problem.M; ++j) sum += problem.w[static_cast<std::size_t>(j)] * x[j];
+  for (std::int64_t j = 0; j < problem.M; ++j) sum += w[j] * x[j];
   return std::fabs(sum);
+}
+
+// `sum` / N, and 0 for N = 0: the mean of N errors whose sum is known.
+inline double mean_error(double sum, std::int64_t N) {
+  return N == 0 ? 0 : sum / static_cast<double>(N);
 }
 
 // Samples or elements begin <= i < end.

@@ -4,6 +4,7 @@
 #include "01_mutex_mae/team.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -20,6 +21,16 @@ namespace {
 // Longer than a sleeping thread takes to wake up.
 constexpr auto kLooks = std::chrono::microseconds(100);
 
+// Linux may wake a thread on the core of the one that woke it, and leave both there while other
+// cores are idle. Sends the calling thread elsewhere; from there it may go where it could before.
+void leave_core(int core) {
+  cpu_set_t all;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  cpu_set_t others = all;
+  CPU_CLR(core, &others);
+  if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof all, &all);
+}
+
 }  // namespace
 
 struct Team::State {
@@ -31,8 +42,10 @@ struct Team::State {
   void wait_while(const std::atomic<T>& value, T old) const {
     if (looks) {
       const auto end = std::chrono::steady_clock::now() + kLooks;
-      while (std::chrono::steady_clock::now() < end)
+      while (std::chrono::steady_clock::now() < end) {
         if (value.load(std::memory_order_acquire) != old) return;
+        std::this_thread::yield();  // a thread of the team may have been woken on this core
+      }
     }
     value.wait(old, std::memory_order_acquire);
   }
@@ -49,6 +62,7 @@ struct Team::State {
     for (std::uint64_t seen = 0;; ++seen) {
       wait_while(runs, seen);
       if (ended) return;
+      if (looks && sched_getcpu() == callers_core) leave_core(callers_core);
       run_body(thread);
       if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
     }
@@ -64,6 +78,7 @@ struct Team::State {
   std::atomic<bool> in_run = false;
   // Written before `runs` grows, read after it was seen to.
   const std::function<void(int)>* body = nullptr;
+  int callers_core = 0;
   bool ended = false;
   std::atomic<std::uint64_t> runs = 0;
   std::atomic<int> running = 0;  // threads other than the caller that are not done yet
@@ -96,6 +111,7 @@ void Team::run(const std::function<void(int thread)>& body) {
   if (state.in_run.exchange(true))
     fail("team: run() was called from within a run of the same team");
   state.body = &body;
+  state.callers_core = sched_getcpu();
   state.running.store(state.size - 1, std::memory_order_relaxed);
   state.start_run();
   state.run_body(0);

@@ -25,11 +25,11 @@ class LabError(Exception):
 class Exercise:
     id: str  # "01.3"
     title: str
-    file: str  # in solution/ and lab/
     points: float
     tests: list  # filters of GoogleTest
     hints: list
     look_at: str
+    file: str = ""  # in solution/ and lab/; none: it looks at what other exercises have written
     preset: str = "release"
 
 
@@ -75,7 +75,7 @@ class Lab:
 
     def files(self):
         """Names of the files that hold exercises, in the order of lab.toml."""
-        return list(dict.fromkeys(e.file for e in self.exercises))
+        return list(dict.fromkeys(e.file for e in self.exercises if e.file))
 
     def _wrong(self, what):
         raise LabError(f"{self.module}/lab.toml: {what}")

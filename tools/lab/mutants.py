@@ -14,7 +14,7 @@ from .exercises import ROOT, LabError
 from .grading import NOT_WRITTEN, SLOWER, first_error, plain
 from .run import Limits, run_tests
 
-OPTIONS = ["-O1", "-g0"]
+OPTIONS = ["-O1", "-g0", "-w"]
 SECONDS = 30
 # What may change any module's tests.
 COMMON = ("common/", "tests/support/", "cmake/", "tools/lab/")

@@ -1,0 +1,26 @@
+// A problem of small numbers with few bits: all products with them, and all sums of a few thousand
+// products, are exact in F32 and in F64, in whatever order and with or without a fused
+// multiply-add. So results of code compiled elsewhere can be compared to the last bit.
+#pragma once
+
+#include "01_mutex_mae/problem.h"
+#include "common/core/rng.h"
+
+namespace aisc {
+
+// Features are -2, -1, 0, 1 or 2, targets and bias whole numbers of -8 .. 8, weights of -3 .. 3.
+inline Problem exact_problem(std::int64_t N, std::int64_t M, std::uint64_t seed) {
+  const auto whole = [](const Philox& random, std::int64_t i, int most) {
+    const auto drawn = random.below(static_cast<std::uint64_t>(i), std::uint64_t(2 * most + 1));
+    return static_cast<float>(static_cast<int>(drawn) - most);
+  };
+  const Philox x(seed, "exact x"), y(seed, "exact y"), w(seed, "exact w"), b(seed, "exact b");
+  Problem problem{.N = N, .M = M};
+  for (std::int64_t i = 0; i < N * M; ++i) problem.x.push_back(whole(x, i, 2));
+  for (std::int64_t i = 0; i < N; ++i) problem.y.push_back(whole(y, i, 8));
+  for (std::int64_t j = 0; j < M; ++j) problem.w.push_back(whole(w, j, 3));
+  problem.b = whole(b, 0, 8);
+  return problem;
+}
+
+}  // namespace aisc

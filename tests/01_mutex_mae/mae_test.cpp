@@ -1,0 +1,173 @@
+// One thread, several that add to one number without losing any, and a private sum for each.
+#include "01_mutex_mae/mae.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/01_mutex_mae/watched.h"
+
+namespace aisc {
+namespace {
+
+TEST(Chunk, IsRoundedDownAtBothEnds) {
+  const std::vector<Range> four = {{0, 2}, {2, 5}, {5, 7}, {7, 10}};  // 10 samples: 2.5 each
+  for (int t = 0; t < 4; ++t) {
+    EXPECT_EQ(chunk(10, t, 4).begin, four[static_cast<std::size_t>(t)].begin) << "thread " << t;
+    EXPECT_EQ(chunk(10, t, 4).end, four[static_cast<std::size_t>(t)].end) << "thread " << t;
+  }
+}
+
+TEST(Chunk, ChunksTogetherAreAllSamplesInOrder) {
+  for (int T = 1; T <= 9; ++T)
+    for (const std::int64_t N : awkward_sizes(T, "Chunk")) {
+      std::int64_t next = 0;
+      for (int t = 0; t < T; ++t) {
+        const Range samples = chunk(N, t, T);
+        ASSERT_EQ(samples.begin, next)
+            << "thread " << t << " of " << T << " does not begin where the one before it ends, "
+            << N << " samples";
+        ASSERT_LE(samples.begin, samples.end) << "thread " << t << " of " << T << ", N = " << N;
+        next = samples.end;
+      }
+      ASSERT_EQ(next, N) << "the last thread of " << T << " does not end with the last sample";
+    }
+}
+
+TEST(Chunk, LengthsDifferByOneAtMost) {
+  for (int T = 1; T <= 9; ++T)
+    for (const std::int64_t N : awkward_sizes(T, "Chunk"))
+      for (int t = 0; t < T; ++t) {
+        const Range samples = chunk(N, t, T);
+        ASSERT_GE(samples.end - samples.begin, N / T)
+            << "thread " << t << " of " << T << " has too few of " << N << " samples";
+        ASSERT_LE(samples.end - samples.begin, (N + T - 1) / T)
+            << "thread " << t << " of " << T << " has too many of " << N << " samples";
+      }
+}
+
+TEST(Chunk, SamplesMayBeMoreThanAnIntHolds) {
+  constexpr std::int64_t kMany = std::int64_t{7} << 40;
+  EXPECT_EQ(chunk(kMany, 6, 7).begin, std::int64_t{6} << 40);
+  EXPECT_EQ(chunk(kMany, 6, 7).end, kMany);
+}
+
+double serial(const Problem& problem, Team&) { return mae_serial(problem); }
+
+TEST(MaeSerial, IsTheMeanByHand) {
+  const Problem problem{.N = 3, .M = 1, .x = {1, 2, 3}, .y = {7, 5, 0}, .w = {2}, .b = 1};
+  EXPECT_EQ(mae_serial(problem), 11.0 / 3);  // |3 - 7| + |5 - 5| + |7 - 0|
+}
+
+TEST(MaeSerial, IsExactOnIntegers) { expect_exact_mean("MaeSerial", serial); }
+
+TEST(MaeSerial, AgreesWithALongDoubleSum) { expect_near_mean("MaeSerial", serial); }
+
+TEST(MaeSerial, IsZeroWithoutSamples) {
+  EXPECT_EQ(mae_serial(make_problem(0, 4)), 0) << "N = 0: the result is 0, not 0 / 0";
+}
+
+TEST(MaeSerial, WithoutFeaturesTheErrorIsThatOfTheBias) {
+  const Problem problem = integer_problem(drawn("samples without features", 1, 99), 0);
+  EXPECT_EQ(mae_serial(problem), exact_mean(problem));
+}
+
+TEST(MaeSerial, AsksForEachErrorOnceInOrder) {
+  const std::int64_t N = drawn("samples of MaeSerial", 50, 500);
+  Problem problem = integer_problem(N, 2);
+  const Watched watched(problem, 1, [] { return 0; });
+  mae_serial(problem);
+  watched.expect_shares({{0, N}});
+}
+
+double mutex(const Problem& problem, Team& team) {
+  CountedMutex mutex;
+  return mae_mutex(problem, team, mutex);
+}
+
+TEST(MaeMutex, IsExactOnIntegers) { expect_exact_mean("MaeMutex", mutex); }
+
+TEST(MaeMutex, AgreesWithALongDoubleSum) { expect_near_mean("MaeMutex", mutex); }
+
+TEST(MaeMutex, ThreadsComputeTheirChunksAtOnce) { expect_chunks("MaeMutex", mutex); }
+
+TEST(MaeMutex, LocksOnceForEachSample) {
+  for (const int T : {1, 3, 7})
+    for (const std::int64_t N : awkward_sizes(T, "MaeMutex")) {
+      Team team(T);
+      CountedMutex mutex;
+      mae_mutex(integer_problem(N, 1), team, mutex);
+      ASSERT_EQ(mutex.locks(), N) << "`mutex` must be locked once for each of " << N << " samples, "
+                                  << T << " threads";
+    }
+}
+
+// One thread: when it asks for error i, it has locked for the errors before and not for this one.
+TEST(MaeMutex, ErrorsAreComputedOutsideTheLock) {
+  Problem problem = integer_problem(20, 2);
+  CountedMutex mutex;
+  std::int64_t asked = 0;
+  problem.watch = [&](std::int64_t i) {
+    EXPECT_EQ(mutex.locks(), asked++)
+        << "the error of sample " << i << " is computed under the lock: everyone waits for it";
+  };
+  Team team(1);
+  mae_mutex(problem, team, mutex);
+}
+
+// After each unlock a thread waits until the other has unlocked too. Whatever is done to the sum
+// outside the lock is then done by both at the same time.
+TEST(MaeMutex, LosesNothingWhenTheOtherRunsAfterTheUnlock) {
+  const Problem problem{.N = 6, .M = 0, .y = {1, 2, 3, 4, 5, 6}};
+  Team team(2);
+  Meeting unlocked(2);
+  CountedMutex mutex([&] { unlocked.wait(); });
+  EXPECT_EQ(mae_mutex(problem, team, mutex), 21.0 / 6)
+      << "an addition was lost: the lock does not last from the load of the sum to its store";
+  EXPECT_FALSE(unlocked.failed()) << "the two threads did not unlock equally often";
+}
+
+double reduction(const Problem& problem, Team& team) {
+  CountedMutex mutex;
+  return mae_reduction(problem, team, mutex);
+}
+
+TEST(MaeReduction, IsExactOnIntegers) { expect_exact_mean("MaeReduction", reduction); }
+
+TEST(MaeReduction, AgreesWithALongDoubleSum) { expect_near_mean("MaeReduction", reduction); }
+
+TEST(MaeReduction, ThreadsComputeTheirChunksAtOnce) { expect_chunks("MaeReduction", reduction); }
+
+TEST(MaeReduction, LocksOnceForEachThread) {
+  for (const int T : {1, 3, 7})
+    for (const std::int64_t N : awkward_sizes(T, "MaeReduction")) {
+      Team team(T);
+      CountedMutex mutex;
+      mae_reduction(integer_problem(N, 1), team, mutex);
+      ASSERT_EQ(mutex.locks(), T) << "`mutex` must be locked once by each of " << T << " threads, "
+                                  << N << " samples";
+    }
+}
+
+TEST(MaeReduction, LocksAfterTheLastErrorOnly) {
+  Problem problem = integer_problem(20, 2);
+  CountedMutex mutex;
+  problem.watch = [&](std::int64_t i) {
+    EXPECT_EQ(mutex.locks(), 0) << "locked before the error of sample " << i << " was asked for";
+  };
+  Team team(1);
+  mae_reduction(problem, team, mutex);
+}
+
+TEST(MaeReduction, LosesNothingWhenTheOthersRunAfterTheUnlock) {
+  const Problem problem{.N = 6, .M = 0, .y = {1, 2, 3, 4, 5, 6}};
+  Team team(3);
+  Meeting unlocked(3);
+  CountedMutex mutex([&] { unlocked.wait(); });
+  EXPECT_EQ(mae_reduction(problem, team, mutex), 21.0 / 6)
+      << "a thread's sum was lost: the lock does not last from the load of the sum to its store";
+  EXPECT_FALSE(unlocked.failed()) << "the three threads did not unlock equally often";
+}
+
+}  // namespace
+}  // namespace aisc

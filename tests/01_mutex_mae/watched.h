@@ -1,0 +1,216 @@
+// Problems whose errors a person can check, and what threads do with them: who asks for which
+// sample, in which order, and whether all threads are there at once.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "01_mutex_mae/problem.h"
+#include "01_mutex_mae/team.h"
+#include "common/core/rng.h"
+#include "tests/01_mutex_mae/meeting.h"
+#include "tests/support/drawn.h"
+
+namespace aisc {
+
+// All numbers are integers, every error below 2^24: each F32 operation is exact. Errors are large
+// and odd enough that a sum kept in F32 is not.
+inline Problem integer_problem(std::int64_t N, std::int64_t M) {
+  const Philox random(test_seed(), "integers");
+  const auto integer = [&](std::int64_t i, std::uint64_t size) {
+    const auto index = static_cast<std::uint64_t>(i);
+    return static_cast<float>(random.below(index, 2 * size + 1)) - static_cast<float>(size);
+  };
+  Problem problem;
+  problem.N = N;
+  problem.M = M;
+  problem.b = 3;
+  for (std::int64_t j = 0; j < M; ++j) problem.w.push_back(integer(j, 9));
+  for (std::int64_t i = 0; i < N; ++i) {
+    problem.y.push_back(integer(1000 + i, 1 << 22));
+    for (std::int64_t j = 0; j < M; ++j) problem.x.push_back(integer(100'000 + i * M + j, 9));
+  }
+  return problem;
+}
+
+// Errors of 24 bits that lie up to 2^60 apart and are exact, since there is no feature: each
+// addition of a sum in F64 rounds, so that another order has other bits.
+inline Problem rough_problem(std::int64_t N) {
+  const Philox random(test_seed(), "rough");
+  Problem problem;
+  problem.N = N;
+  for (std::int64_t i = 0; i < N; ++i) {
+    const auto index = static_cast<std::uint64_t>(i);
+    const auto mantissa = static_cast<float>((1 << 23) + random.below(2 * index, 1 << 23));
+    problem.y.push_back(std::ldexp(mantissa, static_cast<int>(random.below(2 * index + 1, 61))));
+  }
+  return problem;
+}
+
+// The error of a sample by the oracle's own arithmetic, exact for the problems above.
+inline long double exact_error(const Problem& problem, std::int64_t i) {
+  long double sum = problem.b;
+  for (std::int64_t j = 0; j < problem.M; ++j)
+    sum += static_cast<long double>(problem.w[static_cast<std::size_t>(j)]) *
+           problem.x[static_cast<std::size_t>(i * problem.M + j)];
+  return std::fabs(sum - problem.y[static_cast<std::size_t>(i)]);
+}
+
+inline double exact_sum(const Problem& problem) {
+  long double sum = 0;
+  for (std::int64_t i = 0; i < problem.N; ++i) sum += exact_error(problem, i);
+  return static_cast<double>(sum);
+}
+
+inline double exact_mean(const Problem& problem) {
+  return problem.N == 0 ? 0 : exact_sum(problem) / static_cast<double>(problem.N);
+}
+
+// Numbers of samples that are awkward for T threads, and one that nobody knows beforehand.
+inline std::vector<std::int64_t> awkward_sizes(std::int64_t T, const std::string& what) {
+  return {0, 1, T - 1, T, T + 1, 3 * T + 2, drawn("samples of " + what, 50, 500)};
+}
+
+// Samples of each part if N are shared out over `parts`: rounded down at both ends.
+inline std::vector<Range> shares_by_chunk(std::int64_t N, int parts) {
+  std::vector<Range> shares;
+  for (int t = 0; t < parts; ++t) shares.push_back({N * t / parts, N * (t + 1) / parts});
+  return shares;
+}
+
+// What OpenMP's schedule(static) does: those who get one more come first.
+inline std::vector<Range> shares_by_openmp(std::int64_t N, int parts) {
+  std::vector<Range> shares;
+  std::int64_t begin = 0;
+  for (int t = 0; t < parts; ++t) {
+    const std::int64_t end = begin + N / parts + (t < N % parts ? 1 : 0);
+    shares.push_back({begin, end});
+    begin = end;
+  }
+  return shares;
+}
+
+// Watches a problem while it lives. The first question of each thread waits until
+// `threads_at_once` threads have asked. `number` tells the calling thread's number of 0 .. T - 1.
+class Watched {
+ public:
+  Watched(Problem& problem, int threads_at_once, std::function<int()> number)
+      : problem_(problem), number_(std::move(number)), start_(threads_at_once) {
+    problem_.watch = [this](std::int64_t i) { ask(i); };
+  }
+  ~Watched() { problem_.watch = nullptr; }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  // Thread t asked for the samples of shares[t], each once and in order, and all threads that have
+  // any were there at once.
+  void expect_shares(const std::vector<Range>& shares) const {
+    ASSERT_FALSE(start_.failed())
+        << "only " << asked_.size() << " of the threads asked for an error within "
+        << kPatience.count()
+        << " seconds: errors are not computed by all threads at once. (Are there too few threads? "
+           "Is the error computed where only one thread at a time may be?)";
+    std::vector<int> times(static_cast<std::size_t>(problem_.N));
+    for (const auto& one : asked_)
+      for (const std::int64_t i : one.second) ++times.at(static_cast<std::size_t>(i));
+    for (std::size_t i = 0; i < times.size(); ++i)
+      ASSERT_EQ(times[i], 1) << "sample " << i << " of " << problem_.N << " was asked for "
+                             << times[i] << " times";
+    for (std::size_t t = 0; t < shares.size(); ++t) {
+      std::vector<std::int64_t> share;
+      for (std::int64_t i = shares[t].begin; i < shares[t].end; ++i) share.push_back(i);
+      const auto found = asked_.find(static_cast<int>(t));
+      ASSERT_EQ(found == asked_.end() ? std::vector<std::int64_t>{} : found->second, share)
+          << "these samples were computed by thread " << t << " of " << shares.size() << ", of "
+          << problem_.N << " samples; expected: " << shares[t].begin << " to " << shares[t].end - 1
+          << " in order";
+    }
+    EXPECT_LE(thread_ids_.size(), shares.size()) << "more threads asked for errors than there are";
+    EXPECT_EQ(thread_ids_.size(), asked_.size()) << "two numbers of threads were one thread";
+  }
+
+ private:
+  void ask(std::int64_t i) {
+    bool first;
+    {
+      const std::lock_guard lock(mutex_);
+      std::vector<std::int64_t>& samples = asked_[number_()];
+      first = samples.empty();
+      samples.push_back(i);
+      thread_ids_[std::this_thread::get_id()] = true;
+    }
+    if (first) start_.wait();
+  }
+
+  Problem& problem_;
+  std::function<int()> number_;
+  Meeting start_;
+  std::mutex mutex_;
+  std::map<int, std::vector<std::int64_t>> asked_;  // by thread
+  std::map<std::thread::id, bool> thread_ids_;
+};
+
+// The number of the calling thread in a team, for Watched; -1 for a thread that is not of it.
+inline std::function<int()> number_in(Team& team) {
+  std::vector<std::thread::id> ids(static_cast<std::size_t>(team.size()));
+  team.run([&](int t) { ids[static_cast<std::size_t>(t)] = std::this_thread::get_id(); });
+  return [ids] {
+    for (std::size_t t = 0; t < ids.size(); ++t)
+      if (ids[t] == std::this_thread::get_id()) return static_cast<int>(t);
+    return -1;
+  };
+}
+
+// A sum by a team, as a function of the problem and the team.
+using TeamSum = std::function<double(const Problem&, Team&)>;
+
+// Exact on integers, for 1 to 9 threads and awkward numbers of samples. Nothing is watched here, so
+// the thread sanitizer sees the threads as they are: no lock of a test orders them.
+inline void expect_exact_mean(const std::string& name, const TeamSum& sum) {
+  for (int T = 1; T <= 9; ++T) {
+    Team team(T);
+    for (const std::int64_t N : awkward_sizes(T, name)) {
+      const Problem problem = integer_problem(N, 5);
+      const double mean = sum(problem, team), exact = exact_mean(problem);
+      ASSERT_EQ(mean, exact) << name << " of " << N << " samples with " << T
+                             << " threads is off by " << mean - exact
+                             << "; these are integers, whose sum must be exact";
+    }
+  }
+}
+
+// Errors are rounded after each of the M products and additions: by 2^-24 of partial sums that are
+// here below 16, and hardly ever all in the same direction. Their sum in F64 is as good as exact.
+inline constexpr double kF32Errors = 2e-6;
+
+// Near the mean by the oracle, on data like those of a real model.
+inline void expect_near_mean(const std::string& name, const TeamSum& sum) {
+  const Problem problem =
+      make_problem(drawn("samples of a model, " + name, 200, 2000), 20, test_seed());
+  Team team(3);
+  EXPECT_NEAR(sum(problem, team), exact_mean(problem), kF32Errors) << name;
+}
+
+// Thread t computes chunk t, for awkward numbers of samples.
+inline void expect_chunks(const std::string& name, const TeamSum& sum) {
+  for (const int T : {1, 2, 5}) {
+    Team team(T);
+    for (const std::int64_t N : awkward_sizes(T, name)) {
+      Problem problem = integer_problem(N, 2);
+      const Watched watched(problem, static_cast<int>(std::min<std::int64_t>(N, T)),
+                            number_in(team));
+      sum(problem, team);
+      watched.expect_shares(shares_by_chunk(N, T));
+      ASSERT_FALSE(testing::Test::HasFailure()) << name << " with " << T << " threads";
+    }
+  }
+}
+
+}  // namespace aisc
