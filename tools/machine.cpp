@@ -10,6 +10,7 @@ int main() {
   const int cores = aisc::available_cores();
   nlohmann::ordered_json machine = {
       {"cores", cores},
+      {"clock_hz", aisc::measure_clock_hz()},
       {"f64_peak_flops", aisc::measure_peak_flops(aisc::DType::F64, cores)},
       {"f32_peak_flops", aisc::measure_peak_flops(aisc::DType::F32, cores)},
       {"bf16_peak_flops", aisc::measure_peak_flops(aisc::DType::BF16, cores)},

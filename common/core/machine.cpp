@@ -11,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "common/core/tensor.h"
 
@@ -40,6 +41,15 @@ void keep(V& value) {
   asm volatile("" : "+x"(value));
 #else
   asm volatile("" : "+w"(value));
+#endif
+}
+
+// sum += term by the instruction that takes a cycle. The compiler's own choice is at times another.
+void add(std::int64_t& sum, std::int64_t term) {
+#if defined(__x86_64__)
+  asm volatile("add %1, %0" : "+r"(sum) : "r"(term) : "cc");
+#else
+  asm volatile("add %0, %0, %1" : "+r"(sum) : "r"(term));
 #endif
 }
 
@@ -77,10 +87,38 @@ bool has_bf16_dot() { return false; }
 double bf16_dot_products(std::int64_t) { return 0; }
 #endif
 
+// Binds the threads of parallel regions of `threads` threads to a core each, as long as it lives,
+// if the caller may use as many cores; else they stay where they are.
+class Bound {
+ public:
+  explicit Bound(int threads) : before_(static_cast<std::size_t>(threads)) {
+    const Cores cores;
+    if (cores.count() < threads) before_.clear();
+#pragma omp parallel num_threads(threads)
+    if (!before_.empty()) {
+      const int thread = omp_get_thread_num();
+      before_[static_cast<std::size_t>(thread)] = Cores();
+      cores.bind(thread);
+    }
+  }
+  ~Bound() {
+    const auto threads = static_cast<int>(before_.size());
+    if (threads == 0) return;
+#pragma omp parallel num_threads(threads)
+    before_[static_cast<std::size_t>(omp_get_thread_num())].release();
+  }
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+ private:
+  std::vector<Cores> before_;  // where each thread could run
+};
+
 // FLOP/s of `work`, which returns how many it did for a number of rounds, on all threads at once.
 // Best of `trials`: whatever else runs on the machine can only make it slower.
 template <class Work>
 double best_rate(Work work, int threads, std::int64_t rounds, int trials) {
+  const Bound bound(threads);
   double best = 0;
   for (int trial = 0; trial < trials; ++trial) {
     double flops = 0, begin = 0;
@@ -107,6 +145,7 @@ double peak_flops(DType dtype, int threads, std::int64_t rounds, int trials) {
 template <class Pass>
 double bandwidth(int vectors, double bytes_per_element, int threads, Pass pass) {
   constexpr std::int64_t kCount = std::int64_t{1} << 26;
+  const Bound bound(threads);
   CpuDevice device;
   std::array<Tensor, 3> tensors;
   std::array<float*, 3> data{};
@@ -133,6 +172,46 @@ int available_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1, omp_get_num_procs());
   return std::max(1, CPU_COUNT(&set));
+}
+
+Cores::Cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (int id = 0; id < CPU_SETSIZE; ++id)
+    if (CPU_ISSET(id, &set)) ids_.push_back(id);
+}
+
+// A refusal is no error: the thread then runs where the system likes.
+void Cores::bind(int thread) const {
+  if (ids_.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(ids_[static_cast<std::size_t>(thread) % ids_.size()], &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+void Cores::release() const {
+  if (ids_.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int id : ids_) CPU_SET(id, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+double measure_clock_hz() {
+  constexpr std::int64_t kRounds = 1'000'000, kAdditions = 16;
+  double best = 0;
+  for (int trial = 0; trial < 10; ++trial) {
+    std::int64_t sum = trial;
+    const std::int64_t term = trial;
+    const double begin = seconds_now();
+    for (std::int64_t r = 0; r < kRounds; ++r)
+#pragma GCC unroll 16
+      for (std::int64_t k = 0; k < kAdditions; ++k) add(sum, term);
+    best = std::max(best, kRounds * kAdditions / (seconds_now() - begin));
+  }
+  return best;
 }
 
 double measure_peak_flops(DType dtype, int threads) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/core/dtype.h"
 
@@ -10,8 +11,29 @@ namespace aisc {
 // Cores that this process may run on (its affinity mask), not those that the machine has.
 int available_cores();
 
+// The cores that the calling thread may run on now, for threads that measure: a system may leave
+// two busy threads on one core for seconds while another is idle, which makes two threads slower
+// than one.
+class Cores {
+ public:
+  Cores();
+  int count() const { return static_cast<int>(ids_.size()); }
+  // The calling thread, number `thread` of several, stays on core `thread` mod count() until it
+  // calls release(). Threads that it starts meanwhile stay there, too.
+  void bind(int thread) const;
+  void release() const;
+
+ private:
+  std::vector<int> ids_;  // empty where the system does not tell: nothing is bound then
+};
+
+// Cycles per second of one core while it computes, from additions that wait for each other, one a
+// cycle. Takes about 50 ms. What is printed on a processor is rarely what it runs at.
+double measure_clock_hz();
+
 // FLOP/s of `threads` threads that do nothing but multiply-adds in registers: F64, F32, or for BF16
-// the dot-product instruction where the processor has it (else F32's rate). Takes about 0.1 s.
+// the dot-product instruction where the processor has it (else F32's rate). Takes about 0.1 s. Here
+// and below each thread has a core of its own if the caller may use as many.
 double measure_peak_flops(DType dtype, int threads);
 
 // What the utilisation of a run in `dtype` is measured against: its peak, or F32's where BF16
