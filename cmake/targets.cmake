@@ -244,12 +244,13 @@ endfunction()
 # exercise as lab.01.3, label lab01. The target lab01_given is all but the student's code.
 function(aisc_lab_tests name sources libs)
   string(SUBSTRING "${name}" 0 2 number)
+  list(REMOVE_ITEM libs aisc_${name})  # may be the student's, which need not compile
   add_library(${name}_tests OBJECT ${sources})
-  target_link_libraries(${name}_tests PRIVATE ${libs} aisc_settings ${AISC_PRIVATE_LIBS})
+  target_link_libraries(${name}_tests PRIVATE ${libs} aisc_${name}_given aisc_settings
+    ${AISC_PRIVATE_LIBS})
   if(AISC_SANITIZE)
     target_compile_options(${name}_tests PRIVATE -O0)
   endif()
-  list(REMOVE_ITEM libs aisc_${name})
   aisc_program(${name}_lab_test SOURCES $<TARGET_OBJECTS:${name}_tests>
     LIBS ${libs} aisc_${name}_lab)
   set_property(TARGET ${name}_lab_test PROPERTY EXCLUDE_FROM_ALL ON)

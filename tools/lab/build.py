@@ -6,28 +6,43 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 from .exercises import ROOT, LabError
 
 CORES = len(os.sched_getaffinity(0))
 COMPILE_SECONDS = 120
+COMPILE_MIB = 8192
 OBJECTS_LIVE_SECONDS = 2 * 24 * 3600
 
 
 def call(command, cwd=None, timeout=COMPILE_SECONDS):
-    """(succeeded, all it said)"""
+    """(succeeded, all it said). In a session of its own: an interrupt from the keyboard is this
+    program's, which ends what it has started."""
+    process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               start_new_session=True)
     try:
-        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return False, f"{command[0]} did not end within {timeout} seconds"
-    return done.returncode == 0, done.stdout
+        said, _ = process.communicate(timeout=timeout)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return False, f"error: {command[0]} did not end within {timeout} seconds"
+        raise
+    return process.returncode == 0, said
+
+
+def within_memory(command):
+    """A compiler that is led astray must not take the machine's memory."""
+    return ["sh", "-c", f'ulimit -v {COMPILE_MIB << 10}; exec "$@"', "sh", *map(str, command)]
 
 
 def fast_linker():
@@ -38,14 +53,20 @@ def fast_linker():
 
 
 class Build:
-    """A build folder of CMake and Ninja, as far as a lab needs it."""
+    """A build folder of CMake and Ninja, as far as a lab needs it. A `strict` one refuses texts
+    that include anything but headers of the project and of the system. Test programs that are
+    linked go to `programs`."""
 
-    def __init__(self, folder, root=ROOT):
+    def __init__(self, folder, root=ROOT, strict=False, programs=None):
         self.folder = pathlib.Path(folder).resolve()
         self.root = root
+        self.strict = strict
         self._commands = None
         self._headers = None
+        self._links = {}  # target: words
+        self._taken = {}  # target: names
         self.scratch = self.folder / "labs"
+        self.programs = programs or self.scratch
 
     def make(self, *targets):
         """Builds targets of CMake; throws LabError with the first error."""
@@ -57,7 +78,7 @@ class Build:
         if not done:
             raise LabError(f"building {' '.join(targets)} in {self.folder} failed:\n"
                            + "\n".join(text.splitlines()[-60:]))
-        self._commands = None
+        self._commands, self._links, self._taken = None, {}, {}
         for old in self.scratch.glob("objects/*.o"):
             if time.time() - old.stat().st_mtime > OBJECTS_LIVE_SECONDS:
                 old.unlink(missing_ok=True)
@@ -91,6 +112,8 @@ class Build:
         """Compiles `text` as if it stood in `source`. Returns (object file or None, what the
         compiler said). An object that was compiled before is not compiled again."""
         command = self.compile_command(source) + list(options)
+        if self.strict:
+            command.append("-MMD")  # beside the object: which files it was made from
         key = hashlib.sha256("\0".join([*command, text, self.headers()]).encode()).hexdigest()[:24]
         folder = self.scratch / "objects"
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,18 +121,34 @@ class Build:
         if out.exists():
             out.touch()
             return out, ""
-        copy = folder / f"{key}.{os.getpid()}.cpp"
+        copy = folder / f"{key}.{os.getpid()}.{threading.get_ident()}.cpp"
         copy.write_text(f'#line 1 "{source}"\n{text}', encoding="utf-8")
-        new = copy.with_suffix(".o")
+        new, made_from = copy.with_suffix(".o"), copy.with_suffix(".d")
         try:
-            done, said = call([*command, "-o", new, "-c", copy], cwd=self.folder)
+            done, said = call(within_memory([*command, "-o", new, "-c", copy]), cwd=self.folder)
+            if done and self.strict:
+                done, said = self._looks_only_at_headers(made_from, copy)
             if not done:
                 return None, said
             new.replace(out)
         finally:
             copy.unlink()
             new.unlink(missing_ok=True)
+            made_from.unlink(missing_ok=True)
         return out, said
+
+    def _looks_only_at_headers(self, made_from, copy):
+        """(True, "") if a text includes nothing that is not for it: as a solution, or the files of
+        others. System headers, which the compiler does not list, are."""
+        more = ":".join(os.environ.get(name, "") for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
+        theirs = [os.path.realpath(f) for f in ["/usr", *more.split(":")] if f]
+        rule = made_from.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+        for word in shlex.split(rule.partition(": ")[2]):
+            path = pathlib.Path(os.path.realpath(self.folder / word))
+            ours = path.is_relative_to(self.root) and path.suffix == ".h"
+            if path != copy and not ours and not any(path.is_relative_to(f) for f in theirs):
+                return False, f"error: #include of {word}: only headers may be included"
+        return True, ""
 
     def compile_all(self, texts, options=()):
         """{source: text} -> {source: (object or None, what the compiler said)}, a core each."""
@@ -117,21 +156,55 @@ class Build:
             done = pool.map(lambda item: self.compile(*item, options), texts.items())
             return dict(zip(texts, done))
 
+    def link_command(self, target):
+        """The words of the command that links a test program."""
+        if target not in self._links:
+            done, text = call(["ninja", "-C", self.folder, "-t", "commands", target])
+            lines = [line for line in text.splitlines() if f" -o tests/{target} " in line]
+            if not done or not lines:
+                raise LabError(f"ninja -t commands {target} in {self.folder}: {text[-500:]}")
+            self._links[target] = shlex.split(lines[-1].removeprefix(": && ").removesuffix(" && :"))
+        return list(self._links[target])
+
     def link(self, target, objects, library, keep_library=False):
         """Links the program `target` with `objects` in the place of `library` (a name such as
         libaisc_01_mutex_mae_lab.a), or before it: then they win over what it holds. The program is
         the caller's to delete. Returns (program or None, what the linker said)."""
-        done, text = call(["ninja", "-C", self.folder, "-t", "commands", target])
-        lines = [line for line in text.splitlines() if f" -o tests/{target} " in line]
-        if not done or not lines:
-            raise LabError(f"ninja -t commands {target} in {self.folder}: {text[-500:]}")
-        words = shlex.split(lines[-1].removeprefix(": && ").removesuffix(" && :"))
+        words = self.link_command(target)
         place = next(i for i, word in enumerate(words) if word.endswith(f"/{library}"))
         words[place:place + 1] = [*map(str, objects), *([words[place]] if keep_library else [])]
-        descriptor, program = tempfile.mkstemp(prefix=f"{target}-", dir=self.scratch)
+        descriptor, program = tempfile.mkstemp(prefix=f"{target}-", dir=self.programs)
         os.close(descriptor)
         words[words.index("-o") + 1] = program
         done, said = call([*words, *fast_linker()], cwd=self.folder)
         if not done:
             os.unlink(program)
         return (pathlib.Path(program) if done else None), said
+
+    def taken(self, target, library):
+        """Names that a test program has without `library`: from the tests, from what they stand on,
+        and from the libraries of C and C++."""
+        if target not in self._taken:
+            words = self.link_command(target)
+            files = [w for w in words if re.search(r"\.(o|a|so)([.0-9]*)$", w)
+                     and not w.endswith(f"/{library}") and not w.startswith("-")]
+            for name in ("libc.so.6", "libstdc++.so.6"):
+                files.append(call([words[0], f"-print-file-name={name}"])[1].strip())
+            self._taken[target] = {name for name, _ in self._names(files)}
+        return self._taken[target]
+
+    def clashes(self, target, library, objects):
+        """Names in `objects` that would take the place of another's: main is the tests'."""
+        mine = {name for name, kind in self._names(objects) if kind in "TDBRGS"}
+        return sorted(mine & self.taken(target, library))
+
+    def _names(self, files):
+        """[(name, kind)] of what files define for others, as nm says."""
+        said = ""
+        for options in ([], ["-D"]):
+            some = [f for f in map(str, files)
+                    if bool(options) == bool(re.search(r"\.so[.0-9]*$", f))]
+            if some:
+                said += call(["nm", "-g", "--defined-only", "-P", *options, *some], self.folder)[1]
+        found = (re.match(r"([^\s@]+)\S* ([A-Za-z])\b", line) for line in said.splitlines())
+        return [(line[1], line[2]) for line in found if line]

@@ -109,6 +109,8 @@ class Lab:
         for e in self.exercises:
             if not re.fullmatch(self.number + r"\.[1-9][0-9]*", e.id):
                 self._wrong(f"exercise '{e.id}': expected {self.number}.1, {self.number}.2 ...")
+            if not e.file and e.preset == "release":
+                self._wrong(f"exercise {e.id}: file is missing")
             if not e.points > 0:
                 self._wrong(f"{e.id}: points = {e.points}, expected more than 0")
             if not e.tests or any(t.startswith("-") or ":" in t for t in e.tests):

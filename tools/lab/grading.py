@@ -1,20 +1,23 @@
 """Grades the exercises of a lab: what is compiled, what runs, and what it says in plain words."""
 import dataclasses
+import os
 import re
 import shutil
 
 from .build import Build
 from .exercises import ROOT, LabError
-from .run import Limits, run_tests, signal_name
+from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
+from .words import (WAITED, diagnosis, first_error, first_error_line, plain, plain_race,
+                    reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
-# How a communicator says that it waited in vain (common/comm/diagnose.cpp).
-WAITED = re.compile(r"has not (arrived at|met rank)|ranks wait for each other|though no rank is missing")
 NOT_WRITTEN = re.compile(
     r'"lab (?P<id>[0-9.]+): (?P<title>.*) is not implemented yet \((?P<place>.*:[0-9]+)\)" thrown')
 SLOWER = {"release": 1, "tsan": 5}  # time limits under a sanitizer
-RACE_EXIT = 66  # of a program in which ThreadSanitizer saw a race
+MOST_SOURCE_BYTES = 1 << 20
+# What is put into a student's file throws; the student may have taken the #include for it away.
+WITH_ERRORS = ("-include", "common/core/error.h")
 
 
 @dataclasses.dataclass
@@ -58,10 +61,15 @@ def read_lab(lab, folder):
     texts = {}
     for name in lab.files():
         try:
-            texts[name] = (folder / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+            texts[name] = as_text(read_regular(folder / name, MOST_SOURCE_BYTES))
         except (OSError, UnicodeDecodeError):
             texts[name] = None
     return texts
+
+
+def as_text(data):
+    """A source as the tools read it, whatever the editor's line ends."""
+    return data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def assemble(lab, build, texts):
@@ -81,6 +89,12 @@ def assemble(lab, build, texts):
         if objects[name] is None:
             texts[name], objects[name] = salvage(lab, build, name, texts[name], said, stubs, broken)
     target, library = f"{lab.module}_lab_test", f"libaisc_{lab.module}_lab.a"
+    for name in stubs:
+        if clashes := build.clashes(target, library, [objects[name]]):
+            note(lab, broken, name, f"{lab.module}/lab/{name} defines {clashes[0]}, which the "
+                 "tests or what they stand on have already")
+            texts[name] = stubs[name]
+            objects[name], _ = build.compile(sources[name], stubs[name])
     program, said = build.link(target, objects.values(), library)
     if program is None:
         program = link_without(lab, build, texts, objects, first_error(said), stubs, broken)
@@ -95,7 +109,7 @@ def link_without(lab, build, texts, objects, said, stubs, broken):
     changed = [name for name in stubs if texts[name] != stubs[name]]
 
     def linked_with(name, text):
-        compiled, _ = build.compile(sources[name], text)
+        compiled, _ = build.compile(sources[name], text, WITH_ERRORS)
         return compiled and build.link(target, {**objects, name: compiled}.values(), library)[0]
 
     for name in changed:
@@ -137,7 +151,7 @@ def salvage(lab, build, name, text, said, stubs, broken):
             lines = text.splitlines()
             lines[region.first:region.last + 1] = blank(lines, region)
             tried = "\n".join(lines) + "\n"
-            result, new_said = build.compile(source, tried)
+            result, new_said = build.compile(source, tried, WITH_ERRORS)
             if result or (region in at_fault and first_error_line(new_said, source) != line):
                 broken.setdefault(region.exercise, message)
                 if result:
@@ -160,27 +174,10 @@ def blank(lines, region):
     return stub[:-1] + [""] * (region.last - region.first + 1 - len(stub)) + stub[-1:]
 
 
-def first_error_line(said, source):
-    found = re.search(re.escape(str(source)) + r":([0-9]+):(?:[0-9]+:)? (?:fatal )?error", said)
-    return int(found[1]) if found else 0
-
-
-def first_error(said):
-    """The compiler's or the linker's first error, paths from the project's root."""
-    lines = said.splitlines()
-    error = next((line for line in lines if re.search(r"\berror\b|undefined|multiple definition",
-                                                      line)), lines[-1] if lines else "no output")
-    return shown(error).strip()
-
-
-def shown(text):
-    """Paths from the project's root on."""
-    return re.sub(r"(?<![\w/.])(?:\.\./)+", "", text.replace(f"{ROOT}/", ""))
-
-
 # -- from a program to an outcome -----------------------------------------------------------------
 
-def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT):
+def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT, listed=()):
+    """`listed`, if given, are the names of all tests of a program that can be trusted."""
     row = Row(exercise.id, exercise.title, exercise.points, FAILED, "")
     if exercise.id in program.broken:
         row.message = program.broken[exercise.id]
@@ -189,12 +186,19 @@ def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT):
     limits = dataclasses.replace(limits, seconds=limits.seconds * SLOWER[exercise.preset])
     run = run_tests(program.path, exercise.tests, limits, seed, cwd)
     row.seconds, row.tests = run.seconds, run.tests
-    row.status, row.message = judge(lab, exercise, run, limits)
+    expected = [name for name in listed if matches(name, exercise.tests)]
+    row.status, row.message = judge(lab, exercise, run, limits, expected)
     return row
 
 
-def judge(lab, exercise, run, limits):
-    """(status, message) of a run of an exercise's tests."""
+def matches(name, filters):
+    """Does a filter of GoogleTest choose the test?"""
+    patterns = (re.escape(f).replace(r"\*", ".*").replace(r"\?", ".") for f in filters)
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+
+def judge(lab, exercise, run, limits, expected=()):
+    """(status, message) of a run of an exercise's tests; `expected` are those known to be there."""
     failed = [t for t in run.tests if t.result == "failed"]
     skipped = [t for t in run.tests if t.result == "skipped"]
     if run.exceeded == "time":
@@ -215,12 +219,14 @@ def judge(lab, exercise, run, limits):
         if written:
             return FAILED, f"needs {written['id']} {written['title']}, which is not written yet"
         return TIMEOUT if WAITED.search(text) else FAILED, f"{failed[0].name}: {plain(text)}"
-    if run.status and not run.tests:
+    if not run.reported:
         how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
         last = [line for line in run.output.splitlines() if line.strip()
                 and not line.startswith(("[", "Note: Google Test"))]
         return FAILED, (f"{run.begun or 'the program'} ended the program ({how})"
                         + (f": {last[-1].strip()}" if last else ""))
+    if missing := [name for name in expected if name not in {t.name for t in run.tests}]:
+        return FAILED, f"{missing[0]} has not run"
     if not run.tests:
         raise LabError(f"{lab.module}: no test matches {exercise.id}'s {exercise.tests}")
     if run.status:
@@ -230,55 +236,13 @@ def judge(lab, exercise, run, limits):
     return PASSED, ""
 
 
-def plain(text):
-    """A failure of GoogleTest in one or two sentences."""
-    thrown = re.match(r'(?:.*\n)?C\+\+ exception with description "(.*)" thrown in', text, re.S)
-    if thrown:
-        return f"threw: {thrown[1]}"
-    place, _, rest = text.partition("\n")
-    rest = rest if re.search(r":[0-9]+$", place) else text
-    lines = [line.strip() for line in rest.splitlines() if line.strip()]
-    equal = re.match(r"Expected equality of these values:\n(.*)", rest, re.S)
-    if equal:
-        sides, said = [], []
-        for line in lines[1:]:
-            if line.startswith("Which is: ") and sides:
-                sides[-1] += f" ({line.removeprefix('Which is: ')})"
-            elif len(sides) < 2:
-                sides.append(line)
-            else:
-                said.append(line)
-        lines = [f"{' should equal '.join(sides)}", *said]
-    where = shown(place) if rest is not text else ""
-    return "; ".join(lines) + (f" ({where})" if where else "")
-
-
-def plain_race(what, output):
-    """A report of ThreadSanitizer in a sentence: the places in the student's files."""
-    places = re.findall(r"#[0-9]+ (\S+).*?([^/\s]+/lab/[^/\s:]+:[0-9]+)", output)
-    where = list(dict.fromkeys(place for _, place in places))[:2]
-    return f"ThreadSanitizer: {what}" + (f" between {' and '.join(where)}" if where else "")
-
-
-def diagnosis(output):
-    lines = [line.strip() for line in output.splitlines() if WAITED.search(line)]
-    return f": {lines[0]}" if lines else ""
-
-
-def reason_of_skip(output):
-    lines = output.splitlines()
-    for number, line in enumerate(lines[:-1]):
-        if line.endswith(": Skipped") and lines[number + 1].strip():
-            return lines[number + 1].strip()
-    return "a test skipped itself without a reason"
-
-
 class Grader:
     """Grades a folder of a student's files. Test programs are deleted at the end of the `with`."""
 
-    def __init__(self, lab, builds, limits=None, seed=None, cwd=ROOT):
+    def __init__(self, lab, builds, limits=None, seed=None, cwd=ROOT, listed=None):
         self.lab, self.limits, self.seed, self.cwd = lab, limits, seed, cwd
         self.builds = builds  # {preset: Build, or why there is none}
+        self.listed = listed or {}  # {preset: names of all tests}
         self.programs = {}
 
     def __enter__(self):
@@ -288,11 +252,20 @@ class Grader:
         for program in self.programs.values():
             program.path.unlink(missing_ok=True)
 
+    def assemble(self, build, texts):
+        program = assemble(self.lab, build, texts)
+        if self.limits and self.limits.user != "-":
+            os.chown(program.path, -1, int(self.limits.user))
+            os.chmod(program.path, 0o750)
+        return program
+
     def grade(self, exercise, texts):
         build = self.builds[exercise.preset]
         if not isinstance(build, Build):
             return Row(exercise.id, exercise.title, exercise.points, NOT_ASSESSED, build)
         if exercise.preset not in self.programs:
-            self.programs[exercise.preset] = assemble(self.lab, build, texts)
-        return grade_exercise(self.lab, exercise, self.programs[exercise.preset], self.limits,
-                              self.seed, self.cwd)
+            self.programs[exercise.preset] = self.assemble(build, texts)
+        row = grade_exercise(self.lab, exercise, self.programs[exercise.preset], self.limits,
+                             self.seed, self.cwd, self.listed.get(exercise.preset, ()))
+        row.message = row.message.replace(f"{build.root}/", "")
+        return row

@@ -6,7 +6,8 @@ usage: limited.py REPORT SECONDS MEMORY_MIB PROCESSES USER -- command ...
 It is a process of its own so that it can be the reaper of everything that the command starts: what
 detaches itself from its parents becomes a child of this process, and is killed with the others in
 the end. REPORT gets {"status", "exceeded", "seconds"}: status as subprocess has it, exceeded one of
-"", "time", "memory", "processes". PROCESSES counts threads, too. USER is a number to become, or "-".
+"", "time", "memory", "processes". PROCESSES counts threads, too. USER is a number to become, or
+"-"; nobody else may run as that user, since all its processes are killed in the end.
 """
 import ctypes
 import json
@@ -21,6 +22,9 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOOK_SECONDS = 0.02
 GRACE_SECONDS = 2  # from SIGTERM, in which a launcher may say what its ranks do, to SIGKILL
 MOST_OUTPUT_BYTES = 64 << 20
+# Beyond PROCESSES, which the looks see to: what starts more between two looks is stopped by the
+# system. Other programs of the same user count there, too, and may come and go.
+SLACK, SLACK_OF_A_SHARED_USER = 64, 1000
 PAGE = resource.getpagesize()
 
 
@@ -45,8 +49,45 @@ def descendants():
     return found
 
 
-def kill_all():
+def threads_of_user():
+    """How many threads the system counts for the user who calls."""
+    count = 0
+    for folder in os.listdir("/proc"):
+        if folder.isdigit():
+            try:
+                if os.stat(f"/proc/{folder}").st_uid == os.getuid():
+                    count += len(os.listdir(f"/proc/{folder}/task"))
+            except OSError:  # it has ended meanwhile
+                pass
+    return count
+
+
+def become(user):
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
+
+
+def kill_user(user):
+    """All of a user's processes at once: none has the time to start another."""
+    child = os.fork()
+    if not child:
+        try:
+            become(user)
+            os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def kill_all(group, user):
     while True:
+        if user != "-":
+            kill_user(user)
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
         for process in descendants():
             try:
                 os.kill(process, signal.SIGKILL)
@@ -63,6 +104,7 @@ def kill_all():
 def start(command, processes, user):
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     me = os.getpid()
     child = os.fork()
     if child:
@@ -71,11 +113,13 @@ def start(command, processes, user):
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES))
+        most = (processes + SLACK if user != "-"
+                else threads_of_user() + processes + SLACK_OF_A_SHARED_USER)
+        allowed = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        if allowed == resource.RLIM_INFINITY or most < allowed:
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         if user != "-":
-            os.setgroups([])
-            os.setgid(int(user))
-            os.setuid(int(user))
-            resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+            become(user)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() == me:
             os.execvp(command[0], command)
@@ -110,8 +154,11 @@ def main():
     report, seconds, memory, processes, user, dashes, *command = sys.argv[1:]
     assert dashes == "--"
 
+    child = 0
+
     def stop(*_):
-        kill_all()
+        if child:
+            kill_all(child, user)
         os._exit(130)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -120,7 +167,7 @@ def main():
     child = start(command, int(processes), user)
     status, exceeded = watch(child, float(seconds), int(memory) << 20, int(processes))
     took = time.monotonic() - begin
-    kill_all()
+    kill_all(child, user)
     pathlib.Path(report).write_text(
         json.dumps({"status": status, "exceeded": exceeded, "seconds": took}), encoding="utf-8")
 

@@ -5,9 +5,11 @@ import os
 import pathlib
 import re
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
+import threading
 
 from .exercises import ROOT, LabError
 
@@ -20,12 +22,25 @@ ENVIRONMENT = {
 }
 
 
+# What a program that is not trusted is told of the environment: nothing that might be a secret.
+PUBLIC = re.compile(r"PATH|LANG|LC_\w+|TZ|LD_LIBRARY_PATH|(OMP|OMPI|PRTE|CUDA|NCCL)_\w+")
+
+
+MOST_REPORT_BYTES = 64 << 20
+
+
 @dataclasses.dataclass
 class Limits:
     seconds: float = 60
     memory_mib: int = 4096
     processes: int = 512  # with their threads
     user: str = "-"  # whom programs run as; "-": who calls
+    private: bool = False  # the caller's environment is none of the program's business
+    cancelled: threading.Event = None  # set by another thread: end what runs
+
+
+class Cancelled(Exception):
+    """Nothing is known of a run, since it was ended from outside."""
 
 
 @dataclasses.dataclass
@@ -42,26 +57,48 @@ class Run:
     seconds: float
     output: str
     tests: list
+    reported: bool  # the program came to its end, where it reports on its tests
     begun: str  # the test that was under way when the program ended without a report
+
+
+def environment_for(limits, more, cwd):
+    if not limits.private:
+        return {**os.environ, **more}
+    public = {name: value for name, value in os.environ.items() if PUBLIC.fullmatch(name)}
+    return {**public, "HOME": str(cwd), "TMPDIR": str(cwd), **more}
+
+
+def wait(supervisor, cancelled):
+    """Until the supervisor ends; ends it where nobody wants to know any more."""
+    try:
+        while True:
+            try:
+                # With an end: a signal that comes just before a wait without one would be lost.
+                supervisor.wait(timeout=0.1)
+                return
+            except subprocess.TimeoutExpired:
+                if cancelled and cancelled.is_set():
+                    raise Cancelled from None
+    except BaseException:
+        supervisor.terminate()
+        supervisor.wait()
+        raise
 
 
 def run_limited(command, limits, env, cwd):
     """Returns (status, exceeded, seconds, output)."""
-    with tempfile.TemporaryDirectory(prefix="aisc-run-") as folder:
+    with tempfile.TemporaryDirectory(prefix="aisc-run-", ignore_cleanup_errors=True) as folder:
         report, output = pathlib.Path(folder) / "report", pathlib.Path(folder) / "output"
         with open(output, "wb") as file:
             words = [limits.seconds, limits.memory_mib, limits.processes, limits.user, "--"]
+            # In a session of its own, where an interrupt from the keyboard does not reach it: who
+            # has started it ends it.
             supervisor = subprocess.Popen(
                 [sys.executable, "-S", pathlib.Path(__file__).with_name("limited.py"), report,
                  *(str(w) for w in words + list(command))],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                env={**os.environ, **env}, cwd=cwd)
-            try:
-                supervisor.wait()
-            except BaseException:
-                supervisor.terminate()
-                supervisor.wait()
-                raise
+                env=environment_for(limits, env, cwd), cwd=cwd, start_new_session=True)
+            wait(supervisor, limits.cancelled)
         if not report.exists():
             raise LabError(f"{command[0]}: {output.read_text(errors='replace')[-2000:]}")
         said = json.loads(report.read_text(encoding="utf-8"))
@@ -74,21 +111,39 @@ def run_tests(program, filters, limits=Limits(), seed=None, cwd=ROOT):
     env = dict(ENVIRONMENT)
     if seed is not None:
         env["AISC_TEST_SEED"] = str(seed)
-    with tempfile.TemporaryDirectory(prefix="aisc-test-") as folder:
+    with tempfile.TemporaryDirectory(prefix="aisc-test-", ignore_cleanup_errors=True) as folder:
         if limits.user != "-":
-            os.chmod(folder, 0o777)
+            os.chown(folder, int(limits.user), int(limits.user))
         report = pathlib.Path(folder) / "tests.json"
         status, exceeded, seconds, output = run_limited(
             [str(program), f"--gtest_filter={':'.join(filters)}", f"--gtest_output=json:{report}"],
             limits, env, cwd)
-        try:
-            found = json.loads(report.read_text(encoding="utf-8", errors="replace"))
-        except (OSError, ValueError):
-            found = {}
-    tests = [read_test(suite["name"], test) for suite in found.get("testsuites", [])
-             for test in suite.get("testsuite", [])]
+        tests = read_report(report)
     begun = re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
-    return Run(status, exceeded, seconds, output, tests, begun[-1] if begun else "")
+    return Run(status, exceeded, seconds, output, tests or [], tests is not None,
+               begun[-1] if begun else "")
+
+
+def read_regular(path, most_bytes, flags=0):
+    """The bytes of a file that somebody else has made: no pipe, and none that never ends. With
+    os.O_NOFOLLOW among the flags: no link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    with open(descriptor, "rb") as file:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > most_bytes:
+            raise OSError(f"{path} is not a regular file of at most {most_bytes} bytes")
+        return file.read(most_bytes)
+
+
+def read_report(path):
+    """The tests in a report, or None where there is none that GoogleTest would write."""
+    try:
+        found = json.loads(read_regular(path, MOST_REPORT_BYTES, os.O_NOFOLLOW)
+                           .decode(errors="replace"))
+        return [read_test(suite["name"], test) for suite in found.get("testsuites", [])
+                for test in suite.get("testsuite", [])]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def read_test(suite, test):
@@ -98,14 +153,14 @@ def read_test(suite, test):
                 "failed" if failures else "skipped" if skipped else "passed", failures)
 
 
-def list_tests(program):
+def list_tests(program, limits=Limits(), cwd=ROOT):
     """Names of all tests of a program."""
-    done = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True,
-                          timeout=60, check=False)
-    if done.returncode:
-        raise LabError(f"{program} --gtest_list_tests: {done.stderr.strip()}")
+    status, _, _, output = run_limited([str(program), "--gtest_list_tests"], limits, ENVIRONMENT,
+                                       cwd)
+    if status != 0:
+        raise LabError(f"{program} --gtest_list_tests (status {status}): {output.strip()[-500:]}")
     names, suite = [], ""
-    for line in done.stdout.splitlines():
+    for line in output.splitlines():
         word = line.split("#")[0].rstrip()
         if word.startswith("  "):
             names.append(suite + word.strip())

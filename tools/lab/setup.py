@@ -13,6 +13,19 @@ def builds_for(lab, presets, folder=None, root=ROOT):
             for preset in dict.fromkeys(presets)}
 
 
+class LazyBuilds(dict):
+    """As builds_for, but a preset is built when it is first asked for."""
+
+    def __init__(self, lab, folder=None, root=ROOT):
+        super().__init__()
+        self.lab, self.folder, self.root = lab, folder, root
+
+    def __missing__(self, preset):
+        folder = self.folder if preset == "release" else None
+        self[preset] = prepare(self.lab, preset, folder, self.root)
+        return self[preset]
+
+
 def prepare(lab, preset, folder=None, root=ROOT, targets=()):
     missing = what_is_missing(preset)
     if missing:

@@ -43,7 +43,8 @@ def print_summary(lab, rows, exercises):
     print(f"{number(got)} of {number(most - left_out)} points")
     by_id = {e.id: e for e in exercises}
     first = by_id[open_rows[0].exercise]
-    print(f"next: {first.id} {first.title} in {lab.module}/lab/{first.file}\n"
+    place = f"{lab.module}/lab/{first.file}".rstrip("/")
+    print(f"next: {first.id} {first.title} in {place}\n"
           f"      look at {first.look_at}\n"
           f"      ./aisc hint {first.id}")
 

@@ -1,0 +1,169 @@
+"""The tree that an instructor hands out: the course without the solutions of the modules that are
+to be solved, and without what their mutants would tell.
+
+What is handed out is what git knows of, as it stands in the working tree; files that git does not
+know stay behind. Students' files, NN_name/lab, are always fresh stubs. Modules from the lowest
+chosen one on come without the files of solution/ that hold exercises, and with .stubs, from which
+the tools then know what a stub is. Modules below it come with their solution, or with a library of
+it.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+from .build import CORES, call
+from .exercises import ROOT, Lab, LabError, find_lab, find_labs
+from .stubs import make_stub, stubs_of
+
+EARLIER = ("source", "prebuilt")
+LEFT_OUT = {".git", ".aisc", ".cache", ".vscode", ".idea", "__pycache__", "build", "runs"}
+MOST_NAMES = 8
+
+
+def git(root, *words):
+    """What git says, split at NULs; None where it knows nothing of `root`."""
+    try:
+        done = subprocess.run(["git", "-C", root, *words], stdin=subprocess.DEVNULL, text=True,
+                              errors="surrogateescape", capture_output=True, check=False)
+    except FileNotFoundError:
+        return None
+    return [word for word in done.stdout.split("\0") if word] if done.returncode == 0 else None
+
+
+def files_of(root, anyway=False):
+    """Relative paths of the course's files: those that git knows or, without git and `anyway`, all
+    that are not known to be something else."""
+    names = git(root, "ls-files", "-z", "--cached") if (root / ".git").exists() else None
+    if names is not None:
+        return [pathlib.Path(name) for name in names if os.path.lexists(root / name)]
+    if not anyway:
+        raise LabError(f"{root} is not a git checkout (or git is missing): which of its files "
+                       "belong to the course is not known")
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
+        found += [pathlib.Path(folder, name).relative_to(root) for name in files]
+    return found
+
+
+def uncommitted(root):
+    """Sentences on what of the working tree is in no commit."""
+    entries = git(root, "status", "--porcelain", "-z", "--no-renames") or []
+    own = re.compile(r"[0-9][0-9]_\w+/lab/")  # fresh stubs go in their place
+    names = [(entry[:2], entry[3:]) for entry in entries if not own.match(entry[3:])]
+    changed = [name for state, name in names if state != "??"]
+    unknown = [name for state, name in names if state == "??"]
+    said = []
+    for what, which in (("handed out as they are, though not committed", changed),
+                        ("not handed out, since git does not know them", unknown)):
+        if which:
+            more = f" and {len(which) - MOST_NAMES} more" if len(which) > MOST_NAMES else ""
+            said.append(f"{what}: {', '.join(which[:MOST_NAMES])}{more}")
+    return said
+
+
+def without_mutants(lab):
+    """The text of lab.toml, up to its mutants: they tell what is wrong, so what is right."""
+    lines = lab.path.read_text(encoding="utf-8").splitlines()
+    first = next((i for i, line in enumerate(lines) if re.match(r"\s*\[\[\s*mutant\b", line)),
+                 len(lines))
+    for number, line in enumerate(lines[first:], first + 1):
+        if re.match(r"\s*\[\[\s*exercise\b", line):
+            raise LabError(f"{lab.module}/lab.toml:{number}: an [[exercise]] after the first "
+                           "[[mutant]]: exercises come first, since students get no more")
+    while first and re.fullmatch(r"\s*(#.*)?", lines[first - 1]):
+        first -= 1
+    return "\n".join(lines[:first]) + "\n"
+
+
+def hidden_files(lab):
+    """Names of the files of solution/ that hold exercises."""
+    return {path.name for path in lab.folder.glob("solution/*.cpp")
+            if make_stub(path.read_text(encoding="utf-8"), str(path)) is not None}
+
+
+def prebuild(labs, root):
+    """Libraries of solutions, for any x86-64 processor: {module: path}."""
+    folder = root / "build" / "portable"
+    compiler = subprocess.run([root / "tools" / "compiler"], capture_output=True, text=True,
+                              check=False).stdout.strip()
+    steps = [["cmake", "-S", root, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+              "-DAISC_NATIVE=OFF", "-DAISC_USE_LABS=OFF", "-DAISC_TESTS=OFF",
+              *([f"-DCMAKE_CXX_COMPILER={compiler}"] if compiler else [])],
+             ["cmake", "--build", folder, "--parallel", str(CORES), "--target",
+              *(f"aisc_{lab.module}" for lab in labs)]]
+    for step in steps:
+        done, said = call([str(word) for word in step], timeout=3600)
+        if not done:
+            raise LabError(f"building the libraries of earlier modules in {folder} failed:\n"
+                           + "\n".join(said.splitlines()[-60:]))
+    return {lab.module: folder / lab.module / f"libaisc_{lab.module}.a" for lab in labs}
+
+
+def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False):
+    """Writes the tree, whole or not at all. `chosen` are numbers of modules, none: all with
+    exercises. Returns (labs to solve, labs that come with a solution)."""
+    destination = pathlib.Path(destination).absolute()
+    if os.path.lexists(destination) and not (destination.is_dir()
+                                             and not any(destination.iterdir())):
+        raise LabError(f"{destination} is there already, and is not an empty folder")
+    labs = find_labs(root)
+    if not labs:
+        raise LabError(f"there are no labs in {root}")
+    lowest = min((find_lab(number, root).number for number in chosen), default=labs[0].number)
+    open_labs = [lab for lab in labs if lab.number >= lowest]
+    solved = [lab for lab in labs if lab.number < lowest]
+    files = files_of(root, anyway)
+    prebuilt = prebuild(solved, root) if solved and earlier == "prebuilt" else {}
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    temporary = destination.with_name(f".{destination.name}.{os.getpid()}.new")
+    try:
+        temporary.mkdir()
+        copy_files(files, root, temporary,
+                   {lab.module: hidden_files(lab) for lab in labs
+                    if lab in open_labs or prebuilt})
+        for lab in labs:
+            finish(lab, temporary / lab.module, lab in open_labs, prebuilt.get(lab.module))
+        if destination.is_dir():
+            destination.rmdir()  # empty; some file systems do not rename onto a folder
+        temporary.rename(destination)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return open_labs, solved
+
+
+def copy_files(files, root, target, hidden):
+    """Copies all but students' files, what is made of them, and the solution's `hidden` ones."""
+    labs = {path.parent.name for path in root.glob("[0-9][0-9]_*/lab.toml")}
+    for path in files:
+        module, inner = path.parts[0], path.parts[1:]
+        if module in labs and inner:
+            if inner[0] in ("lab", ".stubs", "prebuilt"):
+                continue
+            if inner[0] == "solution" and inner[-1] in hidden.get(module, ()):
+                continue
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / path, target / path, follow_symlinks=False)
+
+
+def finish(lab, folder, is_open, library):
+    """What a module gets that is made for it: stubs, the exercises alone, a library."""
+    if not folder.exists():
+        raise LabError(f"git knows no file of {lab.module}: git add {lab.module}")
+    stubs = stubs_of(lab)
+    has_solution = not is_open and not library
+    for place in ("lab",) if has_solution else ("lab", ".stubs"):
+        (folder / place).mkdir()
+        for name, text in stubs.items():
+            (folder / place / name).write_text(text, encoding="utf-8")
+    if has_solution:
+        return
+    (folder / "lab.toml").write_text(without_mutants(lab), encoding="utf-8")
+    if Lab(folder).mutants:
+        raise LabError(f"{lab.module}/lab.toml: mutants begin with a line [[mutant]], after all "
+                       "exercises: students must not get them")
+    if library:
+        (folder / "prebuilt").mkdir()
+        shutil.copyfile(library, folder / "prebuilt" / library.name)
