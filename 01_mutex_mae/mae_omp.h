@@ -19,6 +19,7 @@ inline constexpr int kLanes = 16;
 // ... in this order, from 0 on. Then lanes are added in pairs, l and l + 8 for l < 8, l and l + 4
 // for l < 4, l and l + 2, l and l + 1; to lane 0 then b - y_i. The additions of different lanes do
 // not wait for each other, which a compiler may not arrange by itself: it would change the result.
+// Calls problem.watch as error_of does.
 float error_by_lanes(const Problem& problem, std::int64_t i);
 
 // `threads` OpenMP threads, each sample by error_by_lanes.

@@ -16,8 +16,9 @@ inline constexpr std::int64_t kLeaf = 256;
 // neighbour stays), and again, until one is left. 0 if there is none. `values` is used up.
 double tree_sum(std::span<double> values);
 
-// Leaf k is the sum of errors kLeaf k .. kLeaf (k + 1) - 1, from left to right in F64; the threads
-// share the leaves; the tree of them is tree_sum. Bitwise equal for every team.
+// Leaf k is the sum of errors kLeaf k .. kLeaf (k + 1) - 1 (the last may be shorter), from left to
+// right in F64. Thread t of T computes the leaves of chunk(leaves, t, T); tree_sum adds them up.
+// Bitwise equal for every team.
 double mae_reproducible(const Problem& problem, Team& team);
 
 }  // namespace aisc

@@ -1,6 +1,9 @@
 #include "01_mutex_mae/problem.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <memory>
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
@@ -10,8 +13,23 @@ namespace {
 
 constexpr float kWeightsAreOffBy = 0.1f;
 
+// Room for `count` floats in pages of 2 MiB, where the kernel has any: it is told before the memory
+// is first touched. With pages of 4 KiB a core that reads them one after the other gets about half
+// of what the memory could deliver.
+std::vector<float> room_for(std::int64_t count) {
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(count));
+  constexpr std::size_t kPage = 4096, kHugePage = std::size_t{2} << 20;
+  void* begin = values.data();
+  std::size_t bytes = values.capacity() * sizeof(float);
+  if (std::align(kPage, kHugePage, begin, bytes))
+    madvise(begin, bytes / kPage * kPage, MADV_HUGEPAGE);
+  return values;
+}
+
 std::vector<float> normals(std::int64_t count, const Philox& random) {
-  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<float> values = room_for(count);
+  values.resize(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random.normal(i));
   return values;
 }

@@ -21,8 +21,8 @@ namespace {
 // Longer than a sleeping thread takes to wake up.
 constexpr auto kLooks = std::chrono::microseconds(100);
 
-// Linux may wake a thread on the core of the one that woke it, and leave both there while other
-// cores are idle. Sends the calling thread elsewhere; from there it may go where it could before.
+// Linux may wake a thread on the core of the one that woke it, and leave both there though other
+// cores are idle. Sends the calling thread to another; from there it may go wherever it could.
 void leave_core(int core) {
   cpu_set_t all;
   if (sched_getaffinity(0, sizeof all, &all) != 0) return;

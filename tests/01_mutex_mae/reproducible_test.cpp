@@ -45,8 +45,8 @@ TEST(TreeSum, IsTheSumByHand) {
   for (std::int64_t count = 0; count <= 9; ++count) {
     std::vector<double> values;
     for (std::int64_t k = 1; k <= count; ++k) values.push_back(static_cast<double>(k));
-    EXPECT_EQ(tree_sum(values), static_cast<double>(count * (count + 1) / 2))
-        << "1 + 2 + ... + " << count;
+    const std::int64_t sum = count * (count + 1) / 2;
+    EXPECT_EQ(tree_sum(values), static_cast<double>(sum)) << "1 + 2 + ... + " << count;
   }
 }
 
