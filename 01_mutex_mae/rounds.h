@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -30,14 +33,21 @@ struct Turn {
 };
 
 // `rounds` rounds, in which each turn is called until `seconds_each` have passed, at least once,
-// after one call that does not count: it finds threads awake and data where it will be.
+// after one call that does not count: it finds threads awake and data where it will be. The order
+// is another one in each round: whoever comes after one and the same other turn may find the
+// processor faster or slower by a tenth.
 inline void take_turns(std::vector<Turn>& turns, int rounds, double seconds_each) {
   using Now = std::chrono::steady_clock;
   const auto seconds_since = [](Now::time_point begin) {
     return std::chrono::duration<double>(Now::now() - begin).count();
   };
-  for (int round = 0; round < rounds; ++round)
-    for (Turn& turn : turns) {
+  std::vector<std::size_t> order(turns.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::minstd_rand random(1);
+  for (int round = 0; round < rounds; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t k : order) {
+      Turn& turn = turns[k];
       if (turn.prepare) turn.prepare();
       auto begin = Now::now();
       turn.call();
@@ -48,6 +58,7 @@ inline void take_turns(std::vector<Turn>& turns, int rounds, double seconds_each
       for (int call = 0; call < calls; ++call) turn.results.push_back(turn.call());
       turn.seconds.push_back(seconds_since(begin) / calls);
     }
+  }
 }
 
 // Teams of several sizes, and OpenMP's threads, each thread on a core of its own as long as there

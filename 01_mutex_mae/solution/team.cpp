@@ -20,6 +20,7 @@ namespace {
 
 // Longer than a sleeping thread takes to wake up.
 constexpr auto kLooks = std::chrono::microseconds(100);
+constexpr auto kLooksAlone = std::chrono::microseconds(10);  // before it lets others use the core
 
 // Linux may wake a thread on the core of the one that woke it, and leave both there though other
 // cores are idle. Sends the calling thread to another; from there it may go wherever it could.
@@ -41,10 +42,11 @@ struct Team::State {
   template <class T>
   void wait_while(const std::atomic<T>& value, T old) const {
     if (looks) {
-      const auto end = std::chrono::steady_clock::now() + kLooks;
-      while (std::chrono::steady_clock::now() < end) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (auto now = begin; now < begin + kLooks; now = std::chrono::steady_clock::now()) {
         if (value.load(std::memory_order_acquire) != old) return;
-        std::this_thread::yield();  // a thread of the team may have been woken on this core
+        // A thread of the team may have been woken on this core.
+        if (now > begin + kLooksAlone) std::this_thread::yield();
       }
     }
     value.wait(old, std::memory_order_acquire);
