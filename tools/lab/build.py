@@ -18,7 +18,7 @@ import time
 from .exercises import ROOT, LabError
 
 CORES = len(os.sched_getaffinity(0))
-COMPILE_SECONDS = 120
+COMPILE_SECONDS = 300
 COMPILE_MIB = 8192
 OBJECTS_LIVE_SECONDS = 2 * 24 * 3600
 

@@ -8,8 +8,8 @@ from .build import Build
 from .exercises import ROOT, LabError
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
-from .words import (WAITED, diagnosis, first_error, first_error_line, plain, plain_race,
-                    reason_of_skip, shown)
+from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, plain,
+                    plain_race, reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
 NOT_WRITTEN = re.compile(
@@ -142,6 +142,7 @@ def salvage(lab, build, name, text, said, stubs, broken):
     except LabError as error:
         note(lab, broken, name, f"the lines '// LAB' and '// END LAB' must stay: {error}")
         rest = []
+    all_counts = "" if rest else " (without the lines '// LAB', all of the file counts)"
     while rest:
         line = first_error_line(said, source)
         message = f"does not compile: {first_error(said)}"
@@ -161,7 +162,7 @@ def salvage(lab, build, name, text, said, stubs, broken):
                 break
         else:
             break
-    note(lab, broken, name, f"does not compile: {first_error(said)}")
+    note(lab, broken, name, f"does not compile: {first_error(said)}{all_counts}")
     result, said = build.compile(source, stubs[name])
     if result is None:
         raise LabError(f"the stub of {name} does not compile:\n{said}")
@@ -201,13 +202,15 @@ def judge(lab, exercise, run, limits, expected=()):
     """(status, message) of a run of an exercise's tests; `expected` are those known to be there."""
     failed = [t for t in run.tests if t.result == "failed"]
     skipped = [t for t in run.tests if t.result == "skipped"]
+    failure = None if run.reported else first_failure(run.output)
+    before = f"{failure[0]}: {plain(failure[1])}; then " if failure else ""
     if run.exceeded == "time":
-        return TIMEOUT, (f"{run.begun or 'the program'} did not end within {limits.seconds:g} s"
-                         + diagnosis(run.output))
+        return TIMEOUT, (f"{before}{run.begun or 'the program'} did not end within "
+                         f"{limits.seconds:g} s{diagnosis(run.output)}")
     if run.exceeded:
         most = (f"{limits.memory_mib} MiB of memory" if run.exceeded == "memory"
                 else f"{limits.processes} processes and threads")
-        return FAILED, f"{run.begun or 'the program'} took more than {most}"
+        return FAILED, f"{before}{run.begun or 'the program'} took more than {most}"
     race = re.search(r"WARNING: ThreadSanitizer: (.*?) \(pid=", run.output)
     if race:
         return FAILED, plain_race(race[1], run.output)
@@ -218,12 +221,17 @@ def judge(lab, exercise, run, limits, expected=()):
             return FAILED, f"not written yet: {shown(written['place'])}"
         if written:
             return FAILED, f"needs {written['id']} {written['title']}, which is not written yet"
-        return TIMEOUT if WAITED.search(text) else FAILED, f"{failed[0].name}: {plain(text)}"
+        said = f"{failed[0].name}: {plain(text)}"
+        owner = next((e for e in lab.exercises if e.file and matches(failed[0].name, e.tests)), None)
+        if owner and not exercise.file:  # a sanitizer runs the tests of others
+            return FAILED, f"needs {owner.id} {owner.title}, which does not pass: {said}"
+        return TIMEOUT if WAITED.search(text) else FAILED, said
     if not run.reported:
         how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
-        last = [line for line in run.output.splitlines() if line.strip()
-                and not line.startswith(("[", "Note: Google Test"))]
-        return FAILED, (f"{run.begun or 'the program'} ended the program ({how})"
+        words = run.output.rpartition("[ RUN      ]")[2].splitlines()[1 if run.begun else 0:]
+        last = [line for line in words if line.strip()
+                and not line.startswith(("[", "Note: Google Test", "Running main() from"))]
+        return FAILED, (f"{before}{run.begun or 'the program'} ended the program ({how})"
                         + (f": {last[-1].strip()}" if last else ""))
     if missing := [name for name in expected if name not in {t.name for t in run.tests}]:
         return FAILED, f"{missing[0]} has not run"

@@ -22,6 +22,7 @@ BEGIN = re.compile(r"( *)// LAB ([0-9]+\.[0-9]+): (.+)")
 END = re.compile(r" *// END LAB ([0-9]+\.[0-9]+)")
 FOR_STUDENTS = re.compile(r"( *// )> ?(.*)")
 HEAD = re.compile(r"// Yours to write: made from the exercises of (\S+) \(stub ([0-9a-f]{12})\)\.\n")
+KEEP = "// Write between the lines LAB and END LAB; they tell which exercise is which, and must stay."
 ERRORS = '#include "common/core/error.h"'
 
 
@@ -77,7 +78,7 @@ def make_stub(text, name):
     lines = text.splitlines()
     for region in reversed(found):
         lines[region.first:region.last + 1] = without(lines, region, line_for_student)
-    body = "\n".join(with_errors(lines)) + "\n"
+    body = "\n".join([KEEP, *with_errors(lines)]) + "\n"
     return f"// Yours to write: made from the exercises of {name} (stub {checksum(body)}).\n" + body
 
 

@@ -49,6 +49,16 @@ def plain(text):
     return "; ".join(lines) + (f" ({where})" if where else "")
 
 
+def first_failure(output):
+    """(test, text) of the first test that failed, from what GoogleTest printed before the program
+    was ended without a report; or None."""
+    failure = re.search(r"^(\S+:[0-9]+): Failure\n(.*?)^\[", output, re.M | re.S)
+    if not failure:
+        return None
+    begun = re.findall(r"^\[ RUN      \] (\S+)", output[:failure.start()], re.M)
+    return (begun[-1], f"{failure[1]}\n{failure[2]}") if begun else None
+
+
 def plain_race(what, output):
     """A report of ThreadSanitizer in a sentence: the places in the student's files."""
     places = re.findall(r"#[0-9]+ (\S+).*?([^/\s]+/lab/[^/\s:]+:[0-9]+)", output)
