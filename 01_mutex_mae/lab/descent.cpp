@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/descent.cpp (stub 95521f1e6c2c).
+// Yours to write; from 01_mutex_mae/solution/descent.cpp (stub 95521f1e6c2c).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Two ways to learn at the same time: in step, where all threads wait for the slowest once a batch,
 // and without any waiting, where some of what a thread learns is lost.

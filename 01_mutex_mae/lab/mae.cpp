@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/mae.cpp (stub e593ce90fe00).
+// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub e593ce90fe00).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // One sum by one thread, then by several that add to one number: racing, behind a lock, atomically,
 // and, the form that scales, each to a number of its own first.

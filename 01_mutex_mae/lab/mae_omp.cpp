@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/mae_omp.cpp (stub 269d226b9d53).
+// Yours to write; from 01_mutex_mae/solution/mae_omp.cpp (stub 269d226b9d53).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // The sums of mae.cpp as OpenMP writes them, one pragma each; then both sums in parallel.
 #include "01_mutex_mae/mae_omp.h"

@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/metropolis.cpp (stub f124d2719468).
+// Yours to write; from 01_mutex_mae/solution/metropolis.cpp (stub f124d2719468).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Steps follow one another and are not for threads to share; the MAE of each proposal is. What is
 // random is a function of (seed, step): no thread's part in it, and nothing to keep in order.

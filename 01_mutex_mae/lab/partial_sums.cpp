@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/partial_sums.cpp (stub 8d38f2b36d98).
+// Yours to write; from 01_mutex_mae/solution/partial_sums.cpp (stub 8d38f2b36d98).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "01_mutex_mae/partial_sums.h"
 

@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/random.cpp (stub 00de806c7a8e).
+// Yours to write; from 01_mutex_mae/solution/random.cpp (stub 00de806c7a8e).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // What the three ways have in common: thread t fills its chunk, from its first element to its last.
 #include "01_mutex_mae/random.h"

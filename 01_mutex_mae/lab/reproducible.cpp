@@ -1,4 +1,4 @@
-// Yours to write: made from the exercises of 01_mutex_mae/solution/reproducible.cpp (stub b9374b998402).
+// Yours to write; from 01_mutex_mae/solution/reproducible.cpp (stub b9374b998402).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // A sum of floating-point numbers is what its order of additions makes it. Here the order is a tree
 // over leaves of fixed length: threads decide who computes a leaf and nothing else.

@@ -21,7 +21,8 @@ from .exercises import LabError
 BEGIN = re.compile(r"( *)// LAB ([0-9]+\.[0-9]+): (.+)")
 END = re.compile(r" *// END LAB ([0-9]+\.[0-9]+)")
 FOR_STUDENTS = re.compile(r"( *// )> ?(.*)")
-HEAD = re.compile(r"// Yours to write: made from the exercises of (\S+) \(stub ([0-9a-f]{12})\)\.\n")
+HEAD = re.compile(r"// Yours to write; from (\S+) \(stub ([0-9a-f]{12})\)\.\n")
+COLUMNS = 100
 KEEP = "// Write between the lines LAB and END LAB; they tell which exercise is which, and must stay."
 ERRORS = '#include "common/core/error.h"'
 
@@ -79,7 +80,12 @@ def make_stub(text, name):
     for region in reversed(found):
         lines[region.first:region.last + 1] = without(lines, region, line_for_student)
     body = "\n".join([KEEP, *with_errors(lines)]) + "\n"
-    return f"// Yours to write: made from the exercises of {name} (stub {checksum(body)}).\n" + body
+    stub = f"// Yours to write; from {name} (stub {checksum(body)}).\n{body}"
+    for number, line in enumerate(stub.splitlines()):
+        if len(line) > COLUMNS:  # .clang-format would break it
+            raise LabError(f"{name}: line {number + 1} of its stub is longer than {COLUMNS} columns: "
+                           f"{line.strip()}")
+    return stub
 
 
 def with_errors(lines):
