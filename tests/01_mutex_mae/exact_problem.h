@@ -3,6 +3,11 @@
 // multiply-add. So results of code compiled elsewhere can be compared to the last bit.
 #pragma once
 
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+
 #include "01_mutex_mae/problem.h"
 #include "common/core/rng.h"
 
@@ -21,6 +26,34 @@ inline Problem exact_problem(std::int64_t N, std::int64_t M, std::uint64_t seed)
   for (std::int64_t j = 0; j < M; ++j) problem.w.push_back(whole(w, j, 3));
   problem.b = whole(b, 0, 8);
   return problem;
+}
+
+// Errors of 24 bits that lie up to 2^60 apart: each addition of a sum in F64 rounds, so that
+// another order of additions has other bits. Features are powers of two, so that products with them
+// are exact. A step of 0.02 of a weight changes the errors by some per cent.
+inline Problem rough_problem_of_powers(std::int64_t N, std::int64_t M, std::uint64_t seed) {
+  const Philox y(seed, "rough y"), size(seed, "rough size"), x(seed, "rough x");
+  Problem problem{.N = N, .M = M};
+  for (std::int64_t i = 0; i < N; ++i) {
+    const auto sample = static_cast<std::uint64_t>(i);
+    const auto power = static_cast<int>(size.below(sample, 61));
+    const auto mantissa = static_cast<float>((1 << 23) + y.below(sample, 1 << 23));
+    problem.y.push_back(std::ldexp(mantissa, power));
+    for (std::int64_t j = 0; j < M; ++j) {
+      const bool negative = x.below(static_cast<std::uint64_t>(i * M + j), 2) == 1;
+      problem.x.push_back(std::ldexp(negative ? -1.0f : 1.0f, power + 23));
+    }
+  }
+  problem.w.assign(static_cast<std::size_t>(M), 0.0f);
+  return problem;
+}
+
+// All digits that tell one double from the next.
+inline std::string digits(double value) {
+  std::ostringstream text;
+  text.precision(std::numeric_limits<double>::max_digits10);
+  text << value;
+  return text.str();
 }
 
 }  // namespace aisc

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "01_mutex_mae/descent.h"
 #include "tests/01_mutex_mae/exact_problem.h"
+#include "tests/01_mutex_mae/meeting.h"
 #include "tests/01_mutex_mae/serial_descent.h"
 #include "tests/01_mutex_mae/watched.h"
 #include "tests/support/drawn.h"
@@ -26,11 +28,20 @@ Descent hogwild(const Problem& problem, int threads, const DescentOptions& optio
 // With a learning rate of 1/8 all weights are multiples of 1/8, and exact.
 constexpr DescentOptions kExact{.epochs = 3, .learning_rate = 0.125};
 
+void expect_same(const std::vector<double>& found, const std::vector<double>& expected,
+                 const char* what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (std::size_t k = 0; k < expected.size(); ++k)
+    if (found[k] != expected[k])
+      FAIL() << what << " " << k << " of 0 .. " << expected.size() - 1 << " is " << digits(found[k])
+             << " instead of " << digits(expected[k]);
+}
+
 void expect_serial(const Problem& problem, int threads) {
   const Descent expected = serial_descent(problem, kExact, 1);
   const Descent found = hogwild(problem, threads, kExact);
-  EXPECT_EQ(found.loss, expected.loss) << "losses at the start and after each of 3 epochs";
-  EXPECT_EQ(found.weights, expected.weights) << "M weights and the bias";
+  expect_same(found.loss, expected.loss, "loss after epoch");
+  expect_same(found.weights, expected.weights, "weight (the bias is last)");
 }
 
 TEST(Hogwild, OneThreadIsSerialDescentToTheLastBit) {
@@ -83,9 +94,15 @@ TEST(Hogwild, EachThreadGoesThroughItsChunkOfEachEpoch) {
         expected.insert(expected.end(), order.begin() + N * t / threads,
                         order.begin() + N * (t + 1) / threads);
       }
-      EXPECT_EQ(seen[static_cast<std::size_t>(t)], expected)
-          << "samples of thread " << t << " of " << threads << " in " << epochs << " epochs: chunk "
-          << t << " of each epoch's order, each sample once";
+      const Order& found = seen[static_cast<std::size_t>(t)];
+      const std::string whose = "thread " + std::to_string(t) + " of " + std::to_string(threads);
+      ASSERT_EQ(found.size(), expected.size())
+          << "samples that " << whose << " asked for in " << epochs << " epochs of " << N;
+      for (std::size_t k = 0; k < expected.size(); ++k)
+        ASSERT_EQ(found[k], expected[k])
+            << "sample number " << k << " that " << whose << " asked for, of " << expected.size()
+            << " in " << epochs << " epochs: it goes through chunk " << t
+            << " of each epoch's order, each sample once";
     }
   }
 }
@@ -118,7 +135,7 @@ TEST(Hogwild, KeepsWhatOthersHaveStoredMeanwhile) {
                   .w = std::vector<float>(M, 0)};
   for (std::int64_t j = 0; j < M; ++j)
     problem.x[static_cast<std::size_t>((j % 2 == 0 ? third : first) * M + j)] = 1;
-  // One residual is 1 and the other -1, whatever the bias has become meanwhile.
+  // Their residuals are about -100 and 100, whatever the bias has become meanwhile.
   problem.y[static_cast<std::size_t>(first)] = 100;
   problem.y[static_cast<std::size_t>(third)] = -100;
   Event third_is_stored, first_is_stored;
@@ -135,6 +152,43 @@ TEST(Hogwild, KeepsWhatOthersHaveStoredMeanwhile) {
     ASSERT_EQ(descent.weights[static_cast<std::size_t>(j)], j % 2 == 0 ? -0.125 : 0.125)
         << "weight " << j << ": thread " << (j % 2 == 0 ? 1 : 0)
         << " had changed it, the other one has stored what it had loaded before";
+}
+
+// Three samples for each of two threads. While thread 1 is inside its first sample, thread 0 learns
+// from its own that weight 0 is 8. Thread 1 has to know that at its second sample, whose residual
+// is 8 * 64 - 100 with it and -100 without; the sign is what weight 1 learns. Thread 0 waits then
+// for thread 1 to be through, so that no update is lost.
+TEST(Hogwild, LoadsTheWeightsAnewForEachSample) {
+  constexpr std::int64_t M = 2;
+  const Order order = order_of(6, 1, 0);
+  const std::int64_t first = order[0], second = order[1], others_first = order[3],
+                     others_second = order[4], others_third = order[5];
+  Problem problem{.N = 6,
+                  .M = M,
+                  .x = std::vector<float>(6 * M),
+                  .y = std::vector<float>(6, 0),
+                  .w = std::vector<float>(M, 0)};
+  problem.x[static_cast<std::size_t>(first * M)] = 64;
+  problem.x[static_cast<std::size_t>(others_second * M)] = 64;
+  problem.x[static_cast<std::size_t>(others_second * M + 1)] = 1;
+  problem.y[static_cast<std::size_t>(first)] = 100;
+  problem.y[static_cast<std::size_t>(others_second)] = 100;
+  Event other_has_begun, first_is_stored, others_second_is_stored;
+  std::atomic<bool> in_time = true;
+  problem.watch = [&](std::int64_t i) {
+    if (i == others_first) other_has_begun.tell();
+    if (i == second) first_is_stored.tell();
+    if (i == others_third) others_second_is_stored.tell();
+    if ((i == first && !other_has_begun.wait()) || (i == others_first && !first_is_stored.wait()) ||
+        (i == second && !others_second_is_stored.wait()))
+      in_time = false;
+  };
+  const Descent descent = hogwild(problem, 2, {.epochs = 1, .learning_rate = 0.125});
+  ASSERT_TRUE(in_time) << "no thread finished a sample while the other one was inside a sample";
+  ASSERT_EQ(descent.weights[1], -0.125)
+      << "thread 0 had changed weight 0 before thread 1 began its second sample, whose error has "
+         "another sign since: the weights have to be loaded anew for each sample (0.125: they "
+         "were not)";
 }
 
 TEST(Hogwild, LastLossIsThatOfTheWeights) {

@@ -6,10 +6,14 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <mutex>
 #include <vector>
 
 #include "common/core/rng.h"
 #include "tests/01_mutex_mae/exact_problem.h"
+#include "tests/01_mutex_mae/meeting.h"
+#include "tests/01_mutex_mae/watched.h"
 #include "tests/support/drawn.h"
 
 namespace aisc {
@@ -63,13 +67,14 @@ Chain run(const Problem& problem, int threads, const ChainOptions& options) {
   return metropolis(problem, team, options);
 }
 
-void expect_equal(const Chain& found, const Chain& expected, int threads) {
+void expect_equal(const Chain& found, const Chain& expected, int threads, const char* why = "") {
   ASSERT_EQ(found.loss.size(), expected.loss.size()) << "a loss for the start and each step";
   for (std::size_t s = 0; s < expected.loss.size(); ++s)
-    ASSERT_EQ(found.loss[s], expected.loss[s])
-        << "with " << threads << " threads, the loss after " << s
-        << " steps is the first that differs; it was "
-        << (s > 0 ? expected.loss[s - 1] : expected.loss[s]) << " before";
+    if (found.loss[s] != expected.loss[s])
+      FAIL() << "with " << threads << " threads, the loss after " << s
+             << " steps is the first that differs: " << digits(found.loss[s]) << " instead of "
+             << digits(expected.loss[s]) << "; it was "
+             << digits(s > 0 ? expected.loss[s - 1] : expected.loss[s]) << " before" << why;
   EXPECT_EQ(found.w, expected.w) << threads << " threads: the losses are right, the weights not";
   EXPECT_EQ(found.accepted, expected.accepted) << threads << " threads";
 }
@@ -94,6 +99,50 @@ TEST(Metropolis, PathIsTheSameForEveryTeam) {
   const Chain alone = run(problem, 1, options);
   for (int threads = 2; threads <= 9; ++threads)
     expect_equal(run(problem, threads, options), alone, threads);
+}
+
+// With more than one leaf and errors so far apart, no other order of additions has these bits.
+TEST(Metropolis, PathIsTheFixedTreesToTheLastBit) {
+  const std::int64_t N = drawn("samples of Metropolis, tree", 1000, 2000);
+  const Problem problem = rough_problem_of_powers(N, 3, test_seed());
+  const ChainOptions options{
+      .seed = test_seed() + 3, .steps = 60, .step_size = 0x1p-7, .scale = 0x1p79};
+  const Chain expected = serial_chain(problem, options);
+  ASSERT_GT(expected.accepted, 0);  // of the test itself: both are to be seen
+  ASSERT_LT(expected.accepted, options.steps);
+  for (const int threads : {1, 3})
+    expect_equal(run(problem, threads, options), expected, threads,
+                 ". The errors are so far apart that only the order of additions of "
+                 "mae_reproducible has these bits: is each MAE computed by it?");
+}
+
+// Each thread computes its leaves of each MAE. At the first all of them have to be there at once.
+TEST(Metropolis, AllThreadsComputeEachLoss) {
+  constexpr std::int64_t kSteps = 3;
+  for (const int threads : {2, 3, 4}) {
+    Problem problem = exact_problem(2 * threads * kSamplesOfALeaf, 1, test_seed());
+    Team team(threads);
+    const std::function<int()> number = number_in(team);
+    Gathering meeting(threads);
+    std::mutex mutex;
+    std::vector<std::vector<int>> askers(static_cast<std::size_t>(problem.N));
+    problem.watch = [&](std::int64_t i) {
+      meeting.arrive();
+      const std::lock_guard lock(mutex);
+      askers[static_cast<std::size_t>(i)].push_back(number());
+    };
+    metropolis(problem, team, {.steps = kSteps});
+    ASSERT_EQ(meeting.present(), threads)
+        << "of " << threads << " threads only " << meeting.present()
+        << " computed errors: is the MAE computed by the team that was given?";
+    for (std::size_t i = 0; i < askers.size(); ++i) {
+      const int owner = static_cast<int>(i) / (2 * static_cast<int>(kSamplesOfALeaf));
+      ASSERT_EQ(askers[i], std::vector<int>(kSteps + 1, owner))
+          << "threads that computed the error of sample " << i << ", at the start and in " << kSteps
+          << " steps: it is in a leaf of thread " << owner << " of " << threads
+          << " (-1: a thread that is not of the team)";
+    }
+  }
 }
 
 TEST(Metropolis, WithoutStepsNothingMoves) {

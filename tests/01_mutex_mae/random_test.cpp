@@ -6,10 +6,16 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <numeric>
+#include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "01_mutex_mae/problem.h"
 #include "common/core/rng.h"
+#include "tests/01_mutex_mae/cpu_time.h"
+#include "tests/01_mutex_mae/exact_problem.h"
 #include "tests/01_mutex_mae/meeting.h"
 #include "tests/support/drawn.h"
 
@@ -17,6 +23,7 @@ namespace aisc {
 namespace {
 
 constexpr double kNotFilled = -1;
+constexpr std::int64_t kManyNumbers = kSanitized ? 1'000'000 : 4'000'000;
 constexpr std::uint64_t kHighWord = std::uint64_t{1} << 32;
 
 using Numbers = std::vector<double>;
@@ -63,6 +70,60 @@ Numbers counter(std::int64_t n, std::uint64_t seed, int threads) {
   return numbers;
 }
 
+// The place of the first number that differs, or nothing.
+std::string difference(const Numbers& found, const Numbers& expected) {
+  if (found.size() != expected.size()) return "another number of numbers";
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (found[i] != expected[i])
+      return "number " + std::to_string(i) + " is " + digits(found[i]) + " instead of " +
+             digits(expected[i]);
+  return "";
+}
+
+using Fill = void (*)(std::span<double>, std::uint64_t, Team&);
+
+// Fills so many numbers that starting and waiting does not count. What else the machine does gets
+// three chances to be over.
+void expect_shared_out(Fill fill) {
+  constexpr int kTries = 3;
+  constexpr double kLeastShare = 1.0 / 3;  // of what is a thread's part
+  Numbers numbers = empty(kManyNumbers);
+  for (const int threads : {2, 3, 4}) {
+    Team team(threads);
+    std::vector<double> shares;
+    for (int k = 0; k < kTries; ++k) {
+      shares = cpu_seconds_of(team, [&] { fill(numbers, test_seed(), team); });
+      const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+      for (double& share : shares) share /= all;
+      if (*std::min_element(shares.begin(), shares.end()) >= kLeastShare / threads) break;
+    }
+    const auto least = std::min_element(shares.begin(), shares.end());
+    ASSERT_GE(*least, kLeastShare / threads)
+        << "of the work of " << threads << " threads, thread " << least - shares.begin()
+        << " did the part " << *least << ": all threads have to fill";
+  }
+}
+
+// What all threads compute together is what one computes alone, and not that times the threads.
+void expect_done_once(Fill fill) {
+  constexpr int kThreads = 8, kTries = 3;
+  constexpr double kMost = 4;  // cores that share something slow each other down by up to 2
+  Numbers numbers = empty(kManyNumbers);
+  Team one(1), team(kThreads);
+  double times = 0;
+  for (int k = 0; k < kTries && (k == 0 || times > kMost); ++k) {
+    const auto seconds = [&](Team& with) {
+      const auto each = cpu_seconds_of(with, [&] { fill(numbers, test_seed(), with); });
+      return std::accumulate(each.begin(), each.end(), 0.0);
+    };
+    const double alone = seconds(one);
+    times = seconds(team) / alone;
+  }
+  ASSERT_LE(times, kMost) << kThreads << " threads compute " << times
+                          << " times as long as one does alone, all together: does each of them "
+                             "fill more than its chunk?";
+}
+
 TEST(Uniform, IsTheUpper53BitsBelowOne) {
   std::mt19937_64 one(5), other(5);
   for (int k = 0; k < 100; ++k) {
@@ -80,17 +141,19 @@ TEST(FillLocked, GivesTheNumbersOfOneThreadAsASet) {
       Numbers found = locked(n, seed, threads), expected = drawn_by_one(seed, n);
       std::sort(found.begin(), found.end());
       std::sort(expected.begin(), expected.end());
-      EXPECT_EQ(found, expected) << n << " numbers, sorted, of " << threads
-                                 << " threads are not the first " << n
-                                 << " of std::mt19937_64(seed): a number is missing, there twice, "
-                                    "or left at -1 where nobody filled it";
+      if (found != expected)
+        FAIL()
+            << n << " numbers, sorted, of " << threads << " threads are not the first " << n
+            << " of std::mt19937_64(seed): a number is missing, there twice, or left at -1 where "
+               "nobody filled it; "
+            << difference(found, expected);
     }
   }
 }
 
 TEST(FillLocked, OneThreadGivesThemInOrder) {
   const std::int64_t n = drawn("numbers of FillLocked, one thread", 50, 500);
-  EXPECT_EQ(locked(n, 3, 1), drawn_by_one(3, n));
+  EXPECT_EQ(difference(locked(n, 3, 1), drawn_by_one(3, n)), "") << "of " << n << ", one thread";
 }
 
 // Of the numbers that a thread draws, the later ones come further behind in the generator's row.
@@ -128,6 +191,31 @@ TEST(FillLocked, LocksOnceForEachNumber) {
   }
 }
 
+// A thread that comes to its first unlock has drawn one number, and not yet the rest.
+TEST(FillLocked, NumbersAreDrawnUnderTheLock) {
+  constexpr double kMost = 0.5;  // of the time in which one thread draws all; one number is nothing
+  const std::int64_t n = kManyNumbers / 4;
+  Numbers numbers = empty(n);
+  Team team(2);
+  team.run([](int) {});
+  const double begin = thread_cpu_seconds();
+  std::mt19937_64 generator(test_seed());
+  for (double& number : numbers) number = uniform(generator);
+  const double alone = thread_cpu_seconds() - begin;
+  const std::thread::id caller = std::this_thread::get_id();
+  double first_unlock = -1;
+  CountedMutex mutex([&] {
+    if (std::this_thread::get_id() == caller && first_unlock < 0)
+      first_unlock = thread_cpu_seconds();
+  });
+  const double start = thread_cpu_seconds();
+  fill_locked(numbers, test_seed(), team, mutex);
+  ASSERT_GE(first_unlock, 0) << "thread 0 has never unlocked the mutex";
+  EXPECT_LT((first_unlock - start) / alone, kMost)
+      << "before its first unlock thread 0 computed this part of the time in which it draws all "
+         "numbers alone: they are to be drawn one by one, each under the lock";
+}
+
 // After its first unlock each thread waits until every other has locked and unlocked, too.
 TEST(FillLocked, AllThreadsDrawAndNoneKeepsTheLock) {
   for (const int threads : {2, 4}) {
@@ -154,7 +242,8 @@ TEST(FillPerThread, IsEachThreadsOwnGeneratorInItsChunk) {
                             static_cast<std::uint32_t>(seed / kHighWord),
                             static_cast<std::uint32_t>(t)};
         const Numbers expected = drawn_by_one(words, part.end - part.begin);
-        EXPECT_EQ(Numbers(found.begin() + part.begin, found.begin() + part.end), expected)
+        EXPECT_EQ(
+            difference(Numbers(found.begin() + part.begin, found.begin() + part.end), expected), "")
             << "elements " << part.begin << " .. " << part.end - 1 << " of " << n
             << ", the chunk of thread " << t << " of " << threads;
       }
@@ -179,8 +268,12 @@ TEST(FillPerThread, BothWordsOfTheSeedMatter) {
 
 TEST(FillPerThread, IsTheSameInEveryRun) {
   const std::int64_t n = drawn("numbers of FillPerThread, again", 50, 500);
-  EXPECT_EQ(per_thread(n, test_seed(), 3), per_thread(n, test_seed(), 3));
+  EXPECT_EQ(difference(per_thread(n, test_seed(), 3), per_thread(n, test_seed(), 3)), "");
 }
+
+TEST(FillPerThread, EachThreadFillsItsChunk) { expect_shared_out(fill_per_thread); }
+
+TEST(FillPerThread, NoThreadFillsMore) { expect_done_once(fill_per_thread); }
 
 TEST(FillCounter, IsPhiloxAtEachElementsIndex) {
   const std::uint64_t seed = test_seed() + 11 * kHighWord;
@@ -188,9 +281,10 @@ TEST(FillCounter, IsPhiloxAtEachElementsIndex) {
   for (const int threads : {1, 2, 3, 5}) {
     for (const std::int64_t n : sizes("numbers of FillCounter", threads)) {
       const Numbers found = counter(n, seed, threads);
+      Numbers expected;
       for (std::int64_t i = 0; i < n; ++i)
-        ASSERT_EQ(found[static_cast<std::size_t>(i)], random.uniform(static_cast<std::uint64_t>(i)))
-            << "element " << i << " of " << n << ", " << threads << " threads";
+        expected.push_back(random.uniform(static_cast<std::uint64_t>(i)));
+      ASSERT_EQ(difference(found, expected), "") << "of " << n << ", " << threads << " threads";
     }
   }
 }
@@ -199,16 +293,21 @@ TEST(FillCounter, IsTheSameForEveryTeam) {
   const std::int64_t n = drawn("numbers of FillCounter, teams", 50, 500);
   const Numbers alone = counter(n, test_seed(), 1);
   for (int threads = 2; threads <= 9; ++threads)
-    EXPECT_EQ(counter(n, test_seed(), threads), alone) << threads << " threads";
+    EXPECT_EQ(difference(counter(n, test_seed(), threads), alone), "") << threads << " threads";
 }
 
 TEST(FillCounter, DoesNotDependOnHowManyAreAskedFor) {
   const std::int64_t n = drawn("numbers of FillCounter, fewer", 50, 500);
   const Numbers all = counter(n, test_seed(), 2);
   for (const std::int64_t fewer : {n - 1, n / 2, n / 3})
-    EXPECT_EQ(counter(fewer, test_seed(), 3), Numbers(all.begin(), all.begin() + fewer))
+    EXPECT_EQ(difference(counter(fewer, test_seed(), 3), Numbers(all.begin(), all.begin() + fewer)),
+              "")
         << "the first " << fewer << " of " << n;
 }
+
+TEST(FillCounter, EachThreadFillsItsChunk) { expect_shared_out(fill_counter); }
+
+TEST(FillCounter, NoThreadFillsMore) { expect_done_once(fill_counter); }
 
 }  // namespace
 }  // namespace aisc
