@@ -18,10 +18,10 @@ Range chunk(std::int64_t N, int thread, int threads);
 // One thread, from the first sample to the last.
 double mae_serial(const Problem& problem);
 
-// All threads add to one atomic sum, but not atomically: for each sample a relaxed load, an
-// addition, a relaxed store. Each of the three is well defined; what others store in between is
-// lost. `between`, if given, is called between the load and the store, when a scheduler might let
-// another thread run.
+// All threads add to one atomic sum, but not atomically: for each sample, once its
+// error is known, a relaxed load, an addition, a relaxed store. Each of the three is well defined;
+// what others store in between is lost. `between`, if given, is called between the load and the
+// store, when a scheduler might let another thread run.
 double mae_racy(const Problem& problem, Team& team, const std::function<void()>& between = {});
 
 // All threads add to one number, each addition (and nothing else: not the error's computation)
@@ -34,8 +34,9 @@ double mae_mutex(const Problem& problem, Team& team, CountedMutex& mutex);
 void add_atomically(std::atomic<double>& sum, double value,
                     const std::function<void()>& between = {});
 
-// All threads add to one atomic sum, by add_atomically: N atomic additions, no lock.
-double mae_atomic(const Problem& problem, Team& team);
+// All threads add to one atomic sum, by add_atomically, which `between` is passed on to: N atomic
+// additions, no lock.
+double mae_atomic(const Problem& problem, Team& team, const std::function<void()>& between = {});
 
 // Each thread adds its errors to a number of its own and in the end, once, to the sum of all, under
 // `mutex`: T locks. The order of the T additions is by chance, so the last bits may differ from run

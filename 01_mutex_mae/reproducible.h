@@ -17,8 +17,8 @@ inline constexpr std::int64_t kLeaf = 256;
 double tree_sum(std::span<double> values);
 
 // Leaf k is the sum of errors kLeaf k .. kLeaf (k + 1) - 1 (the last may be shorter), from left to
-// right in F64. Thread t of T computes the leaves of chunk(leaves, t, T); tree_sum adds them up.
-// Bitwise equal for every team.
+// right in F64. The threads share the leaves; tree_sum adds them up. Bitwise equal for
+// every team.
 double mae_reproducible(const Problem& problem, Team& team);
 
 }  // namespace aisc

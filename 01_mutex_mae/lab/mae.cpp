@@ -1,4 +1,4 @@
-// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub e593ce90fe00).
+// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub ae20b1244585).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // One sum by one thread, then by several that add to one number: racing, behind a lock, atomically,
 // and, the form that scales, each to a number of its own first.
@@ -9,6 +9,7 @@
 namespace aisc {
 
 // LAB 01.2: mae_serial
+// Helpers, if you want any.
 // END LAB 01.2
 
 Range chunk(std::int64_t N, int thread, int threads) {
@@ -48,9 +49,9 @@ void add_atomically(std::atomic<double>& sum, double value, const std::function<
   // END LAB 01.5
 }
 
-double mae_atomic(const Problem& problem, Team& team) {
+double mae_atomic(const Problem& problem, Team& team, const std::function<void()>& between) {
   // LAB 01.5: mae_atomic
-  // As mae_racy, with add_atomically in place of load and store.
+  // As mae_racy, with add_atomically(sum, ..., between) in place of load and store.
   throw NotImplemented("lab 01.5: mae_atomic", __FILE__, __LINE__);
   // END LAB 01.5
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 01_mutex_mae/solution/mae_omp.cpp (stub 269d226b9d53).
+// Yours to write; from 01_mutex_mae/solution/mae_omp.cpp (stub 29e34ea5eaf4).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // The sums of mae.cpp as OpenMP writes them, one pragma each; then both sums in parallel.
 #include "01_mutex_mae/mae_omp.h"
@@ -10,6 +10,7 @@
 namespace aisc {
 
 // LAB 01.8: threads x SIMD
+// Helpers, if you want any.
 // END LAB 01.8
 
 double mae_omp_critical(const Problem& problem, int threads) {

@@ -5,6 +5,7 @@
 namespace aisc {
 
 // LAB 01.2: mae_serial
+// > Helpers, if you want any.
 namespace {
 
 // In F64: a float of 2^24 no longer changes when an error below 1 is added.
@@ -76,13 +77,13 @@ void add_atomically(std::atomic<double>& sum, double value, const std::function<
   // END LAB 01.5
 }
 
-double mae_atomic(const Problem& problem, Team& team) {
+double mae_atomic(const Problem& problem, Team& team, const std::function<void()>& between) {
   // LAB 01.5: mae_atomic
-  // > As mae_racy, with add_atomically in place of load and store.
+  // > As mae_racy, with add_atomically(sum, ..., between) in place of load and store.
   std::atomic<double> sum = 0;
   team.run([&](int thread) {
     const auto [begin, end] = chunk(problem.N, thread, team.size());
-    for (std::int64_t i = begin; i < end; ++i) add_atomically(sum, error_of(problem, i));
+    for (std::int64_t i = begin; i < end; ++i) add_atomically(sum, error_of(problem, i), between);
   });
   return mean_error(sum, problem.N);
   // END LAB 01.5

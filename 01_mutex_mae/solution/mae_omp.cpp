@@ -6,6 +6,7 @@
 namespace aisc {
 
 // LAB 01.8: threads x SIMD
+// > Helpers, if you want any.
 namespace {
 
 // Vectors as a type: the compiler keeps one in as few registers as the processor has for it, and

@@ -46,9 +46,10 @@ double mae_partial_sums(const Problem& problem, Team& team, PartialSums& sums) {
   team.run([&](int thread) {
     const auto [begin, end] = chunk(problem.N, thread, team.size());
     std::atomic<double>& sum = sums.of(thread);
-    for (std::int64_t i = begin; i < end; ++i)
-      sum.store(sum.load(std::memory_order_relaxed) + error_of(problem, i),
-                std::memory_order_relaxed);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double error = error_of(problem, i);
+      sum.store(sum.load(std::memory_order_relaxed) + error, std::memory_order_relaxed);
+    }
   });
   return mean_error(sums.total() - before, problem.N);
   // END LAB 01.9

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <vector>
 
 #include "01_mutex_mae/mae.h"
 #include "tests/01_mutex_mae/watched.h"
@@ -15,7 +16,8 @@ TEST(MaeRacy, OneThreadLosesNothing) {
   Team alone(1);
   for (const std::int64_t N : awkward_sizes(1, "MaeRacy")) {
     const Problem problem = integer_problem(N, 3);
-    ASSERT_EQ(mae_racy(problem, alone), exact_mean(problem)) << N << " samples, one thread";
+    ASSERT_EQ(exactly(mae_racy(problem, alone)), exactly(exact_mean(problem)))
+        << N << " samples, one thread";
   }
 }
 
@@ -49,8 +51,9 @@ TEST(MaeRacy, OneOfEachRoundRemainsWhenThreadsAreInStep) {
     ASSERT_EQ(calls, problem.N) << "`between` is called once for each sample";
     ASSERT_FALSE(loaded.failed()) << "one thread waits between load and store, and no other comes "
                                      "there: something keeps them out (a lock?)";
-    ASSERT_EQ(mean, 4.0 / T) << "each round of " << T << " threads should lose " << T - 1
-                             << " updates: is the sum loaded before `between` and stored after it?";
+    ASSERT_EQ(exactly(mean), exactly(4.0 / T))
+        << "each round of " << T << " threads should lose " << T - 1
+        << " updates: is the sum loaded before `between` and stored after it?";
   }
 }
 
@@ -72,7 +75,31 @@ TEST(MaeRacy, AStoreForgetsWhatCameSinceItsLoad) {
   });
   ASSERT_FALSE(meeting.failed())
       << "a thread waits between load and store, and the other cannot go on: a lock?";
-  EXPECT_EQ(mean, 4.0 / 8) << "is it the sum loaded before `between` that is added to?";
+  EXPECT_EQ(steps[0] + steps[1], 8) << "`between` is called once for each sample";
+  EXPECT_EQ(exactly(mean), exactly(4.0 / 8))
+      << "is it the sum loaded before `between` that is added to?";
+}
+
+// Thread 0 adds 1 and 2 before thread 1 has its first error, thread 1 then 4 and 8 before thread 0
+// has its last. Their last ones, 32 each, collide: one of them remains.
+TEST(MaeRacy, EachSampleIsAddedToWhatOthersHaveStored) {
+  Problem problem{.N = 6, .M = 0, .y = {1, 2, 32, 4, 8, 32}};
+  Team team(2);
+  const auto number = number_in(team);
+  Meeting meeting(2);
+  int steps[2] = {0, 0};
+  problem.watch = [&](std::int64_t i) {
+    if (i == 0 || i == 3) meeting.wait();  // both are there
+    if (i == 2 || i == 3) meeting.wait();  // thread 0 has stored 1 and 1 + 2
+    if (i == 2 || i == 5) meeting.wait();  // thread 1 has stored twice
+  };
+  const double mean = mae_racy(problem, team, [&] {
+    if (++steps[number()] == 3) meeting.wait();  // both have loaded
+  });
+  ASSERT_FALSE(meeting.failed()) << "one thread waits, and the other cannot go on: a lock?";
+  EXPECT_EQ(exactly(mean), exactly((1 + 2 + 4 + 8 + 32) / 6.0))
+      << "thread 0 adds 1 and 2, then thread 1 adds 4 and 8, then both add 32 at once: is the sum "
+         "loaded anew for each sample, after its error is computed?";
 }
 
 // Thrown out of an addition that tries again and again: a test must end.
@@ -82,9 +109,9 @@ constexpr int kTooMany = 1000;
 TEST(AddAtomically, AddsOnce) {
   std::atomic<double> sum = 1.5;
   add_atomically(sum, 2.25);
-  EXPECT_EQ(sum.load(), 3.75);
+  EXPECT_EQ(exactly(sum), exactly(3.75));
   add_atomically(sum, -4);
-  EXPECT_EQ(sum.load(), -0.25);
+  EXPECT_EQ(exactly(sum), exactly(-0.25));
 }
 
 TEST(AddAtomically, TriesAgainFromWhatOthersStored) {
@@ -129,11 +156,37 @@ TEST(AddAtomically, TwoThreadsThatMeetLoseNothing) {
   EXPECT_FALSE(loaded.failed()) << "only one thread at a time could be there: a lock?";
 }
 
-TEST(MaeAtomic, IsExactOnIntegers) { expect_exact_mean("MaeAtomic", mae_atomic); }
+double atomic(const Problem& problem, Team& team) { return mae_atomic(problem, team); }
 
-TEST(MaeAtomic, AgreesWithALongDoubleSum) { expect_near_mean("MaeAtomic", mae_atomic); }
+TEST(MaeAtomic, IsExactOnIntegers) { expect_exact_mean("MaeAtomic", atomic); }
 
-TEST(MaeAtomic, ThreadsComputeTheirChunksAtOnce) { expect_chunks("MaeAtomic", mae_atomic); }
+TEST(MaeAtomic, AgreesWithALongDoubleSum) { expect_near_mean("MaeAtomic", atomic); }
+
+TEST(MaeAtomic, ThreadsComputeTheirChunksAtOnce) { expect_chunks("MaeAtomic", atomic); }
+
+TEST(MaeAtomic, AllThreadsAddToOneSum) { expect_one_sum(atomic); }
+
+// All threads are before their first attempt to store, and then each sample has at least one.
+TEST(MaeAtomic, AddsEachErrorWithoutALock) {
+  for (const int T : {1, 3}) {
+    const Problem problem = integer_problem(T * drawn("samples of each thread", 5, 50), 2);
+    Team team(T);
+    const auto number = number_in(team);
+    Meeting loaded(T);
+    std::vector<std::int64_t> attempts(static_cast<std::size_t>(T));
+    const double mean = mae_atomic(problem, team, [&] {
+      if (++attempts[static_cast<std::size_t>(number())] == 1) loaded.wait();
+    });
+    ASSERT_FALSE(loaded.failed())
+        << "a thread waits before it stores, and another one does not come "
+           "so far: a lock, or no call of `between`?";
+    for (int t = 0; t < T; ++t)
+      ASSERT_GE(attempts[static_cast<std::size_t>(t)], problem.N / T)
+          << "calls of `between` by thread " << t << " of " << T << ", which has " << problem.N / T
+          << " samples: is each of them added by add_atomically(sum, ..., between)?";
+    ASSERT_EQ(exactly(mean), exactly(exact_mean(problem))) << T << " threads";
+  }
+}
 
 }  // namespace
 }  // namespace aisc

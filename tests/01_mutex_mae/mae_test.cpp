@@ -52,11 +52,24 @@ TEST(Chunk, SamplesMayBeMoreThanAnIntHolds) {
   EXPECT_EQ(chunk(kMany, 6, 7).end, kMany);
 }
 
+// 1.0 / 49 * 49 is less than 1, and a double has 53 bits.
+TEST(Chunk, IsExactWhereFloatingPointIsNot) {
+  for (int T = 1; T <= 200; ++T)
+    for (int t = 0; t < T; ++t) {
+      const Range samples = chunk(3 * T, t, T);
+      ASSERT_EQ(samples.begin, 3 * t) << "thread " << t << " of " << T << ", 3 samples each";
+      ASSERT_EQ(samples.end, 3 * t + 3) << "thread " << t << " of " << T << ", 3 samples each";
+    }
+  constexpr std::int64_t kMany = (std::int64_t{1} << 58) + 3;  // rounded to F64: without the 3
+  EXPECT_EQ(chunk(kMany, 1, 3).begin, kMany / 3);
+  EXPECT_EQ(chunk(kMany, 2, 3).end, kMany);
+}
+
 double serial(const Problem& problem, Team&) { return mae_serial(problem); }
 
 TEST(MaeSerial, IsTheMeanByHand) {
   const Problem problem{.N = 3, .M = 1, .x = {1, 2, 3}, .y = {7, 5, 0}, .w = {2}, .b = 1};
-  EXPECT_EQ(mae_serial(problem), 11.0 / 3);  // |3 - 7| + |5 - 5| + |7 - 0|
+  EXPECT_EQ(exactly(mae_serial(problem)), exactly(11.0 / 3));  // |3 - 7| + |5 - 5| + |7 - 0|
 }
 
 TEST(MaeSerial, IsExactOnIntegers) { expect_exact_mean("MaeSerial", serial); }
@@ -69,7 +82,7 @@ TEST(MaeSerial, IsZeroWithoutSamples) {
 
 TEST(MaeSerial, WithoutFeaturesTheErrorIsThatOfTheBias) {
   const Problem problem = integer_problem(drawn("samples without features", 1, 99), 0);
-  EXPECT_EQ(mae_serial(problem), exact_mean(problem));
+  EXPECT_EQ(exactly(mae_serial(problem)), exactly(exact_mean(problem)));
 }
 
 TEST(MaeSerial, AsksForEachErrorOnceInOrder) {
@@ -122,10 +135,14 @@ TEST(MaeMutex, LosesNothingWhenTheOtherRunsAfterTheUnlock) {
   Team team(2);
   Meeting unlocked(2);
   CountedMutex mutex([&] { unlocked.wait(); });
-  EXPECT_EQ(mae_mutex(problem, team, mutex), 21.0 / 6)
+  EXPECT_EQ(exactly(mae_mutex(problem, team, mutex)), exactly(21.0 / 6))
       << "an addition was lost: the lock does not last from the load of the sum to its store";
   EXPECT_FALSE(unlocked.failed()) << "the two threads did not unlock equally often";
 }
+
+TEST(MaeMutex, LosesNothingWhenBothUnlockAtOnce) { expect_nothing_lost_after_unlock(mae_mutex); }
+
+TEST(MaeMutex, AllThreadsAddToOneSum) { expect_one_sum(mutex); }
 
 double reduction(const Problem& problem, Team& team) {
   CountedMutex mutex;
@@ -145,7 +162,7 @@ TEST(MaeReduction, LocksOnceForEachThread) {
       CountedMutex mutex;
       mae_reduction(integer_problem(N, 1), team, mutex);
       ASSERT_EQ(mutex.locks(), T) << "`mutex` must be locked once by each of " << T << " threads, "
-                                  << N << " samples";
+                                  << "also by one that has none of the " << N << " samples";
     }
 }
 
@@ -164,10 +181,16 @@ TEST(MaeReduction, LosesNothingWhenTheOthersRunAfterTheUnlock) {
   Team team(3);
   Meeting unlocked(3);
   CountedMutex mutex([&] { unlocked.wait(); });
-  EXPECT_EQ(mae_reduction(problem, team, mutex), 21.0 / 6)
+  EXPECT_EQ(exactly(mae_reduction(problem, team, mutex)), exactly(21.0 / 6))
       << "a thread's sum was lost: the lock does not last from the load of the sum to its store";
   EXPECT_FALSE(unlocked.failed()) << "the three threads did not unlock equally often";
 }
+
+TEST(MaeReduction, LosesNothingWhenBothUnlockAtOnce) {
+  expect_nothing_lost_after_unlock(mae_reduction);
+}
+
+TEST(MaeReduction, EachThreadHasASumOfItsOwn) { expect_own_sums(reduction); }
 
 }  // namespace
 }  // namespace aisc

@@ -2,8 +2,10 @@
 // whose threads do not come ends with a message.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -48,6 +50,28 @@ class Meeting {
   int here_ = 0;
   int meetings_ = 0;
   bool failed_ = false;
+};
+
+// A barrier that threads leave within nanoseconds of each other: they look, and do not sleep. It
+// soon lets a thread go on alone, so nothing may depend on it but how often threads collide.
+class CloseMeeting {
+ public:
+  explicit CloseMeeting(int threads) : threads_(threads) {}
+
+  void wait() {
+    const std::int64_t here = ++arrived_, meeting = (here - 1) / threads_;
+    const std::int64_t all = (meeting + 1) * threads_;
+    // The last one would be ahead by as long as the others take to see that it came: each time it
+    // lets another while pass.
+    if (here == all)
+      for (std::int64_t looks = 0; looks < meeting % 128; ++looks) arrived_.load();
+    for (int looks = 0; looks < 2000 && arrived_ < all; ++looks)
+      if (looks >= 200) std::this_thread::yield();
+  }
+
+ private:
+  const int threads_;
+  std::atomic<std::int64_t> arrived_ = 0;
 };
 
 // `size` threads that have to be here at the same time. A thread's first arrival waits for the

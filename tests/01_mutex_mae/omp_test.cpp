@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "01_mutex_mae/mae_omp.h"
@@ -41,6 +42,8 @@ TEST(MaeOmpCritical, ThreadsComputeTheirSharesAtOnce) {
   expect_static_shares("MaeOmpCritical", mae_omp_critical);
 }
 
+TEST(MaeOmpCritical, AllThreadsAddToOneSum) { expect_one_sum(with_as_many(mae_omp_critical)); }
+
 TEST(MaeOmpAtomic, IsExactOnIntegers) {
   expect_exact_mean("MaeOmpAtomic", with_as_many(mae_omp_atomic));
 }
@@ -51,6 +54,36 @@ TEST(MaeOmpAtomic, ThreadsComputeTheirSharesAtOnce) {
   expect_static_shares("MaeOmpAtomic", mae_omp_atomic);
 }
 
+TEST(MaeOmpAtomic, AllThreadsAddToOneSum) { expect_one_sum(with_as_many(mae_omp_atomic)); }
+
+// All critical sections without a name are one, wherever they stand: while somebody is in it, no
+// other thread comes in. An atomic addition does not care.
+TEST(MaeOmpAtomic, WaitsForNoCriticalSection) {
+  const Problem problem = integer_problem(20, 2);
+  Event entered, computed;
+  bool in_time = true;
+  std::jthread other([&] {
+#pragma omp critical
+    {
+      entered.tell();
+      in_time = computed.wait();
+    }
+  });
+  const bool begun = entered.wait();
+  double mean = 0;
+  try {
+    mean = mae_omp_atomic(problem, 2);
+  } catch (...) {
+    computed.tell();
+    throw;
+  }
+  computed.tell();
+  other.join();
+  EXPECT_TRUE(begun);
+  EXPECT_TRUE(in_time) << "it waits while somebody is in a critical section: use omp atomic";
+  EXPECT_EQ(exactly(mean), exactly(exact_mean(problem)));
+}
+
 TEST(MaeOmpReduction, IsExactOnIntegers) {
   expect_exact_mean("MaeOmpReduction", with_as_many(mae_omp_reduction));
 }
@@ -59,6 +92,10 @@ TEST(MaeOmpReduction, AgreesWithALongDoubleSum) {
 }
 TEST(MaeOmpReduction, ThreadsComputeTheirSharesAtOnce) {
   expect_static_shares("MaeOmpReduction", mae_omp_reduction);
+}
+
+TEST(MaeOmpReduction, EachThreadHasASumOfItsOwn) {
+  expect_own_sums(with_as_many(mae_omp_reduction));
 }
 
 // One sample of M features whose products have 24 bits, are exact, and lie up to 2^8 apart: F32,
@@ -134,6 +171,8 @@ TEST(MaeSimd, IsExactOnIntegers) { expect_exact_mean("MaeSimd", with_as_many(mae
 TEST(MaeSimd, AgreesWithALongDoubleSum) { expect_near_mean("MaeSimd", with_as_many(mae_simd)); }
 
 TEST(MaeSimd, ThreadsComputeTheirSharesAtOnce) { expect_static_shares("MaeSimd", mae_simd); }
+
+TEST(MaeSimd, EachThreadHasASumOfItsOwn) { expect_own_sums(with_as_many(mae_simd)); }
 
 TEST(MaeSimd, AddsTheErrorsByLanes) {
   for (std::int64_t M = 100; M < 110; ++M) {

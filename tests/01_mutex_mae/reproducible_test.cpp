@@ -46,7 +46,8 @@ TEST(TreeSum, IsTheSumByHand) {
     std::vector<double> values;
     for (std::int64_t k = 1; k <= count; ++k) values.push_back(static_cast<double>(k));
     const std::int64_t sum = count * (count + 1) / 2;
-    EXPECT_EQ(tree_sum(values), static_cast<double>(sum)) << "1 + 2 + ... + " << count;
+    EXPECT_EQ(exactly(tree_sum(values)), exactly(static_cast<double>(sum)))
+        << "1 + 2 + ... + " << count;
   }
 }
 
@@ -69,8 +70,9 @@ TEST(TreeSum, EqualsTheOracleBitByBit) {
     const std::vector<double> values = errors_of(rough_problem(count));
     std::vector<double> used_up = values;
     const double sum = tree_sum(used_up), oracle = oracle_tree(values, 0, values.size());
-    ASSERT_EQ(sum, oracle) << count << " values, off by " << sum - oracle
-                           << ": the additions are not in the order that reproducible.h tells";
+    ASSERT_EQ(exactly(sum), exactly(oracle))
+        << count << " values, off by " << sum - oracle
+        << ": the additions are not in the order that reproducible.h tells";
     different += oracle != left_to_right(values, 0, values.size());
   }
   EXPECT_GE(different, 10) << "the data do not tell orders apart: the test is worth nothing";
@@ -90,8 +92,9 @@ TEST(MaeReproducible, EqualsTheOracleBitByBit) {
         drawn("samples of MaeReproducible", 1500, 5000)}) {
     const Problem problem = rough_problem(N);
     const double mean = mae_reproducible(problem, team), oracle = oracle_of_reproducible(problem);
-    ASSERT_EQ(mean, oracle) << N << " samples, off by " << mean - oracle
-                            << ": the additions are not in the order that reproducible.h tells";
+    ASSERT_EQ(exactly(mean), exactly(oracle))
+        << N << " samples, off by " << mean - oracle
+        << ": the additions are not in the order that reproducible.h tells";
   }
 }
 
@@ -105,12 +108,13 @@ TEST(MaeReproducible, IsBitwiseEqualForEveryTeam) {
     Team team(T);
     for (int again = 0; again < 5; ++again) {
       const double mean = mae_reproducible(problem, team);
-      ASSERT_EQ(mean, one) << T << " threads, call " << again << ": off by " << mean - one
-                           << " from one thread";
+      ASSERT_EQ(exactly(mean), exactly(one))
+          << T << " threads, call " << again << ": off by " << mean - one << " from one thread";
     }
   }
 }
 
+// Whoever computes which leaf: each sample once, and no thread idle that could have one.
 TEST(MaeReproducible, ThreadsComputeTheirLeavesAtOnce) {
   for (const int T : {1, 2, 5}) {
     Team team(T);
@@ -121,10 +125,7 @@ TEST(MaeReproducible, ThreadsComputeTheirLeavesAtOnce) {
       const Watched watched(problem, static_cast<int>(std::min<std::int64_t>(leaves, T)),
                             number_in(team));
       mae_reproducible(problem, team);
-      std::vector<Range> shares = shares_by_chunk(leaves, T);
-      for (Range& share : shares)
-        share = {std::min(N, share.begin * kLeaf), std::min(N, share.end * kLeaf)};
-      watched.expect_shares(shares);
+      watched.expect_each_once(T);
       ASSERT_FALSE(HasFailure()) << leaves << " leaves, " << T << " threads";
     }
   }

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
+#include <iomanip>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -74,6 +77,16 @@ inline double exact_mean(const Problem& problem) {
   return problem.N == 0 ? 0 : exact_sum(problem) / static_cast<double>(problem.N);
 }
 
+// A number that GoogleTest prints with all its digits: two that differ do not look alike.
+struct Exactly {
+  double value;
+  friend bool operator==(Exactly a, Exactly b) { return a.value == b.value; }
+  friend std::ostream& operator<<(std::ostream& out, Exactly number) {
+    return out << std::setprecision(17) << number.value;
+  }
+};
+inline Exactly exactly(double value) { return {value}; }
+
 // Numbers of samples that are awkward for T threads, and one that nobody knows beforehand.
 inline std::vector<std::int64_t> awkward_sizes(std::int64_t T, const std::string& what) {
   return {0, 1, T - 1, T, T + 1, 3 * T + 2, drawn("samples of " + what, 50, 500)};
@@ -110,9 +123,9 @@ class Watched {
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
-  // Thread t asked for the samples of shares[t], each once and in order, and all threads that have
-  // any were there at once.
-  void expect_shares(const std::vector<Range>& shares) const {
+  // Each sample was asked for once, by the threads 0 .. threads - 1, and `threads_at_once` of them
+  // were there at once.
+  void expect_each_once(int threads) const {
     ASSERT_FALSE(start_.failed())
         << "only " << asked_.size() << " of the threads asked for an error within "
         << kPatience.count()
@@ -124,20 +137,37 @@ class Watched {
     for (std::size_t i = 0; i < times.size(); ++i)
       ASSERT_EQ(times[i], 1) << "sample " << i << " of " << problem_.N << " was asked for "
                              << times[i] << " times";
-    for (std::size_t t = 0; t < shares.size(); ++t) {
-      std::vector<std::int64_t> share;
-      for (std::int64_t i = shares[t].begin; i < shares[t].end; ++i) share.push_back(i);
-      const auto found = asked_.find(static_cast<int>(t));
-      ASSERT_EQ(found == asked_.end() ? std::vector<std::int64_t>{} : found->second, share)
-          << "these samples were computed by thread " << t << " of " << shares.size() << ", of "
-          << problem_.N << " samples; expected: " << shares[t].begin << " to " << shares[t].end - 1
-          << " in order";
-    }
-    EXPECT_LE(thread_ids_.size(), shares.size()) << "more threads asked for errors than there are";
+    for (const auto& one : asked_)
+      ASSERT_TRUE(one.first >= 0 && one.first < threads)
+          << "thread " << one.first << " asked for errors, of " << threads
+          << " threads from 0 on (-1: one that is not in the team)";
+    EXPECT_LE(thread_ids_.size(), static_cast<std::size_t>(threads))
+        << "more threads asked for errors than there are";
     EXPECT_EQ(thread_ids_.size(), asked_.size()) << "two numbers of threads were one thread";
   }
 
+  // And thread t asked for those of shares[t], in order.
+  void expect_shares(const std::vector<Range>& shares) const {
+    expect_each_once(static_cast<int>(shares.size()));
+    if (testing::Test::HasFatalFailure()) return;
+    for (std::size_t t = 0; t < shares.size(); ++t) {
+      std::vector<std::int64_t> expected, computed;
+      for (std::int64_t i = shares[t].begin; i < shares[t].end; ++i) expected.push_back(i);
+      const auto found = asked_.find(static_cast<int>(t));
+      if (found != asked_.end()) computed = found->second;
+      ASSERT_EQ(computed, expected)
+          << "these samples were computed by thread " << t << " of " << shares.size() << ", of "
+          << problem_.N << " samples; expected: " << in_words(shares[t]);
+    }
+  }
+
  private:
+  static std::string in_words(Range share) {
+    if (share.begin == share.end) return "none";
+    if (share.begin + 1 == share.end) return std::to_string(share.begin);
+    return std::to_string(share.begin) + " to " + std::to_string(share.end - 1) + " in order";
+  }
+
   void ask(std::int64_t i) {
     bool first;
     {
@@ -214,6 +244,55 @@ inline void expect_chunks(const std::string& name, const TeamSum& sum) {
       watched.expect_shares(shares_by_chunk(N, T));
       ASSERT_FALSE(testing::Test::HasFailure()) << name << " with " << T << " threads";
     }
+  }
+}
+
+// Thread 0 of two adds 2^53, then thread 1 adds 1 and 1. 2^53 + 1 is 2^53 in F64, but 1 + 1 is 2:
+// how often 1 was added to a sum that 2^53 is in shows. All that was added, and rounded.
+inline double sum_after_a_large_one(const TeamSum& sum) {
+  Problem problem{.N = 4, .M = 0, .y = {9007199254740992.0f, 0, 1, 1}};
+  Event large_is_in;
+  bool in_time = true;
+  problem.watch = [&](std::int64_t i) {
+    if (i == 1) large_is_in.tell();
+    if (i == 2) in_time = large_is_in.wait();
+  };
+  Team team(2);
+  const double mean = sum(problem, team);
+  EXPECT_TRUE(in_time)
+      << "the thread of samples 0 and 1 cannot go on while the other one waits for "
+         "its first error: is an error computed under a lock?";
+  return mean * 4;
+}
+
+// All threads add each of their errors to one sum.
+inline void expect_one_sum(const TeamSum& sum) {
+  EXPECT_EQ(exactly(sum_after_a_large_one(sum)), exactly(9007199254740992.0))
+      << "2^53, then + 1 and + 1, which F64 rounds away in a sum that all threads add to: does "
+         "each "
+         "thread add up errors in a sum of its own?";
+}
+
+// Each thread adds its errors to a sum of its own first.
+inline void expect_own_sums(const TeamSum& sum) {
+  EXPECT_EQ(exactly(sum_after_a_large_one(sum)), exactly(9007199254740994.0))
+      << "2^53 by one thread, 1 + 1 by the other: are errors added to a sum of all threads, in "
+         "place "
+         "of a sum of their own?";
+}
+
+// Two threads that leave unlock at the same time, again and again: what they do to the sum after it
+// collides sooner or later, on two cores at least. (On one, the thread sanitizer still sees it.)
+inline void expect_nothing_lost_after_unlock(double (*sum)(const Problem&, Team&, CountedMutex&)) {
+  const Problem problem{.N = 2, .M = 0, .y = {1, 2}};
+  Team team(2);
+  CloseMeeting unlocked(2);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  for (int round = 0; std::chrono::steady_clock::now() < end; ++round) {
+    CountedMutex mutex([&] { unlocked.wait(); });
+    ASSERT_EQ(exactly(sum(problem, team, mutex)), exactly(1.5))
+        << "(1 + 2) / 2, in round " << round
+        << ": an addition was lost. Is it made while the lock is held, from load to store?";
   }
 }
 
