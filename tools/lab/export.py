@@ -15,7 +15,7 @@ import subprocess
 
 from .build import CORES, call
 from .exercises import ROOT, Lab, LabError, find_lab, find_labs
-from .stubs import make_stub, stubs_of
+from .stubs import regions, stubs_of
 
 EARLIER = ("source", "prebuilt")
 LEFT_OUT = {".git", ".aisc", ".cache", ".vscode", ".idea", "__pycache__", "build", "runs"}
@@ -81,7 +81,7 @@ def without_mutants(lab):
 def hidden_files(lab):
     """Names of the files of solution/ that hold exercises."""
     return {path.name for path in lab.folder.glob("solution/*.cpp")
-            if make_stub(path.read_text(encoding="utf-8"), str(path)) is not None}
+            if regions(path.read_text(encoding="utf-8"), f"{lab.module}/solution/{path.name}")}
 
 
 def prebuild(labs, root):
