@@ -36,7 +36,6 @@ struct Bench {
   const Flags& flags;
   const BoundThreads& threads;
   std::vector<int> counts;
-  double read_bandwidth = 0;  // of all cores
 };
 
 std::string processor_name() {
@@ -327,8 +326,7 @@ Json learning(const Bench& bench) {
 void run(const Flags& flags) {
   Json json{{"machine", machine()}};
   const BoundThreads threads(thread_counts(available_cores()));
-  const double bandwidth = json["machine"]["read_bandwidth"][std::to_string(threads.cores())];
-  const Bench bench{flags, threads, thread_counts(threads.cores()), bandwidth};
+  const Bench bench{flags, threads, thread_counts(threads.cores())};
   json["processors"] = processor_table(json["machine"]);
   json["sums"] = {sums_of(bench, "from the cache", flags.cached_mib, flags.rounds),
                   sums_of(bench, "from memory", flags.streamed_mib, std::max(1, flags.rounds / 3))};

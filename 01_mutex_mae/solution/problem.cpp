@@ -35,8 +35,9 @@ std::vector<float> normals(std::int64_t count, const Philox& random) {
 }
 
 // Mean 0, mean size 1: a uniform number, turned around (the inverse of the distribution function).
+// A number of 32 bits stands for the middle of what it was rounded down from: 0 would be infinite.
 float laplace(double uniform) {
-  const double centred = uniform - 0.5;
+  const double centred = uniform + 0x1p-33 - 0.5;
   return static_cast<float>(-std::copysign(1.0, centred) * std::log1p(-2 * std::fabs(centred)));
 }
 

@@ -2,6 +2,7 @@
 import dataclasses
 import pathlib
 import re
+import string
 
 try:
     import tomllib
@@ -44,6 +45,10 @@ class Mutant:
     test: str
     preset: str = "release"
     says: str = ""  # the diagnosis that kills it where no assertion does
+
+    @property
+    def exercise(self):
+        return self.id.rstrip(string.ascii_lowercase)
 
 
 class Lab:
@@ -119,7 +124,7 @@ class Lab:
                 self._wrong(f"{e.id}: {len(e.hints)} hints, expected {LEAST_HINTS} or more")
         exercises = {e.id for e in self.exercises}
         for m in self.mutants:
-            if m.id.rstrip("abcdefghijklmnopqrstuvwxyz") not in exercises:
+            if m.exercise not in exercises:
                 self._wrong(f"mutant '{m.id}': expected an exercise's id and a letter")
             if m.find == m.replace:
                 self._wrong(f"mutant {m.id} changes nothing")

@@ -1,10 +1,8 @@
 """What must hold of a lab before its grades mean anything: stubs score nothing, and fail for no other
 reason than that they are stubs; the solution scores everything; each test grades one exercise."""
-import fnmatch
-
 from .build import Build
 from .exercises import LabError
-from .grading import NOT_ASSESSED, NOT_WRITTEN, PASSED, Program, assemble, grade_exercise
+from .grading import NOT_ASSESSED, NOT_WRITTEN, PASSED, Program, assemble, grade_exercise, matches
 from .run import list_tests
 from .setup import prepare
 from .stubs import stubs_of
@@ -43,15 +41,13 @@ def prove(lab, folder=None, seeds=(1, 2)):
 def partition(lab, names):
     """Each test grades one exercise, or tests what is given."""
     def owners(name):
-        filters = [(e.id, t) for e in lab.exercises if e.preset == "release" for t in e.tests]
-        filters += [("given", t) for t in lab.given]
-        return sorted({owner for owner, pattern in filters if fnmatch.fnmatchcase(name, pattern)})
+        filters = [(e.id, e.tests) for e in lab.exercises if e.preset == "release"]
+        return [owner for owner, tests in [*filters, ("given", lab.given)] if matches(name, tests)]
 
     wrong = [f"{name} grades {' and '.join(owners(name)) or 'nobody'}"
              for name in names if len(owners(name)) != 1]
     yield f"lab {lab.number}: each of {len(names)} tests grades one exercise", "; ".join(wrong)
-    without = {e.id for e in lab.exercises} - {
-        m.id.rstrip("abcdefghijklmnopqrstuvwxyz") for m in lab.mutants}
+    without = {e.id for e in lab.exercises} - {m.exercise for m in lab.mutants}
     yield (f"lab {lab.number}: each exercise has a mutant",
            f"without one: {' '.join(sorted(without))}" if without else "")
 
