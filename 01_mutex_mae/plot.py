@@ -91,7 +91,7 @@ def racy_error(numbers, pyplot):
                   for entry in numbers["features"] if entry["streamed"] == streamed]
         right.plot(*zip(*points), mark + "-", label="from memory" if streamed else "from the cache")
     right.set(xscale="log", xlabel="features: work between two updates",
-              title=f"... less so, the more lies between updates")
+              title=f"... until much lies between updates")
     plain_ticks(right.xaxis, [entry["M"] for entry in numbers["features"]])
     return figure
 
