@@ -170,12 +170,7 @@ void check(const LaunchOptions& options) {
   if (options.message_bytes < 1 || options.message_bytes > kMostMessageBytes)
     fail(fmt::format("launch: message_bytes {} is not in [1, {}]", options.message_bytes,
                      kMostMessageBytes));
-  if (options.network && options.network->ranks_per_node < 0)
-    fail(fmt::format("launch: ranks_per_node {}, 0 (flat) or more expected",
-                     options.network->ranks_per_node));
-  if (options.network && options.network->ranks_per_node > 0 && options.network->cards_per_node < 1)
-    fail(fmt::format("launch: cards_per_node {}, at least 1 expected",
-                     options.network->cards_per_node));
+  if (options.network) options.network->check(options.ranks);
 }
 
 void launch_threads(const LaunchOptions& options, const std::function<void(Rank)>& body) {

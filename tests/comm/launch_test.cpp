@@ -84,7 +84,7 @@ TEST(Launch, RefusesOptionsThatMakeNoSense) {
   EXPECT_EQ(refusal({.inline_bytes = -1}),
             "launch: chunk_bytes 262144 or inline_bytes -1 is too small");
   EXPECT_EQ(refusal({.network = Network{.ranks_per_node = 2, .cards_per_node = 0}}),
-            "launch: cards_per_node 0, at least 1 expected");
+            "network: cards_per_node 0, at least 1 expected");
 }
 
 TEST(Launch, SaysHowManyThreadsTheSystemStarts) {

@@ -131,7 +131,7 @@ TEST(VirtualTime, WorkIsDoneFromTheTimeOfItsCompletionOn) {
 }
 
 // Two nodes of two ranks. A message of 256 elements between nodes needs kCard.
-constexpr Network nodes(int cards) {
+Network nodes(int cards) {
   return {.link = kFlat.link,
           .reduce_seconds_per_byte = kGamma,
           .ranks_per_node = 2,

@@ -116,8 +116,8 @@ bool Messages::post(double now, double& out_free) {
     }
     const std::size_t bytes = message.bytes();
     const int from = world_rank(), to = group_->world_rank(message.peer);
-    if (network->crosses_nodes(from, to)) {
-      world().send_by_card(
+    if (network->is_shared(from, to)) {
+      world().send_by_wire(
           {now, from, to, issue_, posted_, bytes, [self = shared_from_this(), i](double arrival) {
              self->sent_seconds_[i] = arrival;
              self->meet(i, {arrival, 0, true});
@@ -204,8 +204,8 @@ double Messages::group_end(double now, double& in_free) const {
       continue;
     }
     const Arrival& arrival = arrivals_[i];
-    if (!arrival.by_card) in_free = std::max(arrival.seconds, in_free) + arrival.transfer_seconds;
-    end = std::max(end, arrival.by_card ? arrival.seconds : in_free);
+    if (!arrival.by_wire) in_free = std::max(arrival.seconds, in_free) + arrival.transfer_seconds;
+    end = std::max(end, arrival.by_wire ? arrival.seconds : in_free);
   }
   return end;
 }

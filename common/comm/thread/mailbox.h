@@ -19,10 +19,10 @@ struct Group;
 class Messages;
 
 // Virtual time, what a receiver must know of a message: when its first byte can arrive, and how
-// long its bytes take from then on; what came by card is all there then.
+// long its bytes take from then on; what came by wire is all there then.
 struct Arrival {
   double seconds = 0, transfer_seconds = 0;
-  bool by_card = false;
+  bool by_wire = false;
 };
 
 // One side of a message.

@@ -33,12 +33,7 @@ World::World(const WorldOptions& options)
                              : kYields),
       running_(options.ranks) {
   for (int r = 0; r < options.ranks; ++r) ranks_.push_back(std::make_unique<RankState>());
-  if (is_virtual() && options.network->ranks_per_node > 0) {
-    const auto cards = static_cast<std::size_t>(options.network->card_of(options.ranks - 1) +
-                                                options.network->cards_per_node);
-    card_free_out_.resize(cards);
-    card_free_in_.resize(cards);
-  }
+  if (is_virtual()) wires_.emplace(*options_.network, options.ranks);
 }
 
 void World::stop() {
@@ -272,10 +267,10 @@ void World::help() {
 
 bool World::is_last_awake() const { return running_ == 1 && jobs_.empty() && !helper_busy_; }
 
-void World::send_by_card(CardMessage message) {
+void World::send_by_wire(WireMessage message) {
   const Lock lock(mutex_);
   const auto key = std::tuple(message.sent_seconds, message.from, message.issue, message.part);
-  card_messages_.emplace(key, std::move(message));
+  wire_messages_.emplace(key, std::move(message));
 }
 
 // Virtual time, when every rank waits: what is known so far is all that can happen up to the
@@ -297,15 +292,11 @@ bool World::decide(Lock& lock) {
         first_seconds = seconds;
       }
     }
-  if (!card_messages_.empty() && card_messages_.begin()->second.sent_seconds <= first_seconds) {
-    CardMessage message = std::move(card_messages_.begin()->second);
-    card_messages_.erase(card_messages_.begin());
-    const Network& network = *options_.network;
-    double& out = card_free_out_[static_cast<std::size_t>(network.card_of(message.from))];
-    double& in = card_free_in_[static_cast<std::size_t>(network.card_of(message.to))];
-    const double start = std::max({message.sent_seconds + network.card.latency_seconds, out, in});
-    out = in = start + static_cast<double>(message.bytes) * network.card.seconds_per_byte;
-    const double arrival = out;
+  if (!wire_messages_.empty() && wire_messages_.begin()->second.sent_seconds <= first_seconds) {
+    WireMessage message = std::move(wire_messages_.begin()->second);
+    wire_messages_.erase(wire_messages_.begin());
+    const double arrival = wires_->pass(
+        message.from, message.to, static_cast<std::int64_t>(message.bytes), message.sent_seconds);
     lock.unlock();
     message.deliver(arrival);
     lock.lock();
@@ -327,7 +318,7 @@ void World::fail_locked(const std::string& message) {
   failure_ = message;
   failed_.store(true);
   jobs_.clear();
-  card_messages_.clear();
+  wire_messages_.clear();
   job_count_.store(0);
   for (const auto& rank : ranks_) wake(*rank);
 }

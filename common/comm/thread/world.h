@@ -77,8 +77,8 @@ struct WorldOptions {
   std::int64_t inline_bytes = 16 * 1024;
 };
 
-// A message between nodes, which waits for its turn on the cards.
-struct CardMessage {
+// A message over cards or wires, which waits for its turn.
+struct WireMessage {
   double sent_seconds;
   int from, to;               // world ranks
   std::uint64_t issue, part;  // the call's number on its rank, the message's in the call
@@ -116,7 +116,7 @@ class World {
 
   void push(std::shared_ptr<Job> job);
   bool run_job(int rank);  // does one piece of one job; false if there was none
-  void send_by_card(CardMessage message);
+  void send_by_wire(WireMessage message);
 
   // The first failure counts; all blocked and later calls throw it.
   void fail(const std::string& message);
@@ -193,8 +193,8 @@ class World {
   std::uint64_t jobs_done_ = 0;
   int undecided_ = 0;  // virtual time: in wait_any or done()
   // By the time of sending, then rank, then issue.
-  std::map<std::tuple<double, int, std::uint64_t, std::uint64_t>, CardMessage> card_messages_;
-  std::vector<double> card_free_out_, card_free_in_;
+  std::map<std::tuple<double, int, std::uint64_t, std::uint64_t>, WireMessage> wire_messages_;
+  std::optional<SharedWires> wires_;  // virtual time
   std::set<std::string> names_;
   std::atomic<bool> failed_ = false, traced_ = false;
   std::string failure_;
