@@ -1,0 +1,239 @@
+#include "09_collectives/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+using Kind = PlanAction::Kind;
+
+// A message of a rank's current step, either side. Times as network.h counts them.
+struct Side {
+  bool is_send = false, is_shared = false;  // shared: over cards or wires
+  int peer = -1;
+  std::int64_t bytes = 0;
+  double sent = 0;               // of a send: when it left
+  double arrives = 0, pass = 0;  // first byte at the receiver, then so long; shared: all is there
+  double sender_free = 0;        // of a send: when the sender is done with it
+};
+
+struct Rank {
+  Plan plan;
+  std::size_t step = 0;
+  double now = 0, out_free = 0, in_free = 0;
+  std::vector<Side> sides;  // of the step
+  std::size_t open = 0;     // of these, without their other side
+  bool over() const { return step == plan.steps(); }
+};
+
+class Simulation {
+ public:
+  Simulation(const Network& network, int ranks, std::size_t element_bytes,
+             const std::function<void(const SimulatedMessage&)>& observer)
+      : network_(network),
+        wires_(network, ranks),
+        element_bytes_(static_cast<std::int64_t>(element_bytes)),
+        observer_(observer),
+        ranks_(static_cast<std::size_t>(ranks)) {}
+
+  Simulated run(const PlanMaker& maker, const Collective& call) {
+    for (int r = 0; r < size(); ++r) at(r).plan = maker(call, r, size());
+    for (int r = 0; r < size(); ++r) post_step(r);
+    // While a rank can go on without a shared wire, it does. When none can, every message that will
+    // ever be sent leaves after the earliest one that waits, which may therefore pass.
+    while (!ready_.empty() || deliver_earliest()) {
+      if (ready_.empty()) continue;
+      const int r = ready_.back();
+      ready_.pop_back();
+      finish_step(r);
+      ++at(r).step;
+      post_step(r);
+    }
+    fail_if_not_over();
+    for (const Rank& rank : ranks_) {
+      result_.end_seconds.push_back(rank.now);
+      result_.seconds = std::max(result_.seconds, rank.now);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // A side that waits for the other: whose it is, and which of its step.
+  struct Waiting {
+    int rank;
+    std::size_t index;
+  };
+  struct Queue {
+    std::deque<Waiting> sends, recvs;  // one of them is empty
+  };
+  // By the time of sending, then the rank, then its issue.
+  using Turn = std::tuple<double, int, std::uint64_t>;
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  Rank& at(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  Side& side(const Waiting& w) { return at(w.rank).sides[w.index]; }
+
+  // Messages of a step leave one after the other. A rank whose plan is over is left alone.
+  void post_step(int r) {
+    Rank& rank = at(r);
+    if (rank.over()) return;
+    rank.sides.clear();
+    for (const PlanAction& action : rank.plan.step(rank.step)) {
+      const bool is_send = action.kind == Kind::Send;
+      if (!is_send && action.kind != Kind::Recv) continue;
+      if (action.peer < 0 || action.peer >= size())
+        fail(fmt::format("simulate: {}, rank {}, step {}: rank {}, there are {}", rank.plan.name, r,
+                         rank.step, action.peer, size()));
+      rank.sides.push_back({.is_send = is_send,
+                            .peer = action.peer,
+                            .bytes = element_bytes_ * (is_send ? action.from : action.to).count});
+    }
+    rank.open = rank.sides.size();
+    if (rank.open == 0) ready_.push_back(r);
+    for (std::size_t i = 0; i < rank.sides.size(); ++i)
+      rank.sides[i].is_send ? send(r, i) : meet(r, i);
+  }
+
+  void send(int r, std::size_t index) {
+    Rank& rank = at(r);
+    Side& s = rank.sides[index];
+    ++result_.messages;
+    result_.bytes += s.bytes;
+    s.is_shared = network_.is_shared(r, s.peer);
+    if (s.is_shared) {
+      s.sent = rank.now;
+      turns_.emplace(Turn{s.sent, r, issue_++}, Waiting{r, index});
+      return;
+    }
+    s.sent = std::max(rank.now, rank.out_free);
+    s.pass = static_cast<double>(s.bytes) * network_.link.seconds_per_byte;
+    s.arrives = s.sent + network_.link.latency_seconds;
+    rank.out_free = s.sent + s.pass;
+    s.sender_free = s.arrives + s.pass;
+    meet(r, index);
+  }
+
+  // Lets the earliest message that waits for a shared wire pass; false if there is none.
+  bool deliver_earliest() {
+    if (turns_.empty()) return false;
+    const Waiting w = turns_.begin()->second;
+    turns_.erase(turns_.begin());
+    Side& s = side(w);
+    s.arrives = s.sender_free = wires_.pass(w.rank, s.peer, s.bytes, s.sent);
+    meet(w.rank, w.index);
+    return true;
+  }
+
+  // Both sides of a message meet first in first out per pair of ranks.
+  void meet(int r, std::size_t index) {
+    const Side& mine = at(r).sides[index];
+    const auto [from, to] = mine.is_send ? std::pair(r, mine.peer) : std::pair(mine.peer, r);
+    const auto key = static_cast<std::uint64_t>(from) * static_cast<std::uint64_t>(size()) +
+                     static_cast<std::uint64_t>(to);
+    Queue& queue = queues_[key];
+    std::deque<Waiting>& others = mine.is_send ? queue.recvs : queue.sends;
+    if (others.empty()) {
+      (mine.is_send ? queue.sends : queue.recvs).push_back({r, index});
+      return;
+    }
+    const Waiting other = others.front(), me{r, index};
+    others.pop_front();
+    if (queue.sends.empty() && queue.recvs.empty()) queues_.erase(key);
+    const Side& send = side(mine.is_send ? me : other);
+    Side& recv = side(mine.is_send ? other : me);
+    if (send.bytes != recv.bytes)
+      fail(fmt::format("simulate: {}, step {} of rank {}: expects {} bytes, rank {} sends {}",
+                       at(to).plan.name, at(to).step, to, recv.bytes, from, send.bytes));
+    recv.sent = send.sent;
+    recv.is_shared = send.is_shared;
+    recv.arrives = send.arrives;
+    recv.pass = send.pass;
+    for (const int rank : {from, to})
+      if (--at(rank).open == 0) ready_.push_back(rank);
+  }
+
+  // What arrives takes turns on the link in, in the order of the step's messages.
+  void finish_step(int r) {
+    Rank& rank = at(r);
+    double end = rank.now;
+    for (const Side& s : rank.sides) {
+      if (s.is_send) {
+        end = std::max(end, s.sender_free);
+        continue;
+      }
+      double arrived = s.arrives;
+      if (!s.is_shared) arrived = rank.in_free = std::max(s.arrives, rank.in_free) + s.pass;
+      end = std::max(end, arrived);
+      if (observer_) observer_({s.peer, r, s.bytes, s.sent, arrived});
+    }
+    rank.now = end;
+    for (const PlanAction& action : rank.plan.step(rank.step))
+      if (action.kind == Kind::Reduce)
+        rank.now += static_cast<double>(element_bytes_ * action.to.count) *
+                    network_.reduce_seconds_per_byte;
+  }
+
+  void fail_if_not_over() {
+    constexpr int kNamed = 8;
+    std::string waiting;
+    int count = 0;
+    for (int r = 0; r < size(); ++r)
+      if (!at(r).over() && ++count <= kNamed)
+        waiting += fmt::format("{} {} (step {})", count == 1 ? "" : ",", r, at(r).step);
+    if (count > kNamed) waiting += fmt::format(" and {} more", count - kNamed);
+    if (count > 0)
+      fail(fmt::format("simulate: {}: wait for ever: ranks{}", at(0).plan.name, waiting));
+  }
+
+  const Network& network_;
+  SharedWires wires_;
+  const std::int64_t element_bytes_;
+  const std::function<void(const SimulatedMessage&)>& observer_;
+  std::vector<Rank> ranks_;
+  std::vector<int> ready_;  // whose step's messages have all met
+  std::unordered_map<std::uint64_t, Queue> queues_;
+  std::map<Turn, Waiting> turns_;
+  std::uint64_t issue_ = 0;
+  Simulated result_;
+};
+
+}  // namespace
+
+Simulated simulate(const PlanMaker& maker, const Collective& call, int ranks,
+                   const Network& network,
+                   const std::function<void(const SimulatedMessage&)>& message) {
+  if (ranks < 1) fail(fmt::format("simulate: {} ranks, at least 1 expected", ranks));
+  network.check(ranks);
+  return Simulation(network, ranks, size_of(call.call.dtype), message).run(maker, call);
+}
+
+Collective call_of(CommOp op, int ranks, std::int64_t bytes) {
+  constexpr std::int64_t kElement = 4;
+  const bool is_whole = op == CommOp::AllReduce || op == CommOp::Reduce || op == CommOp::Broadcast;
+  const std::int64_t parts = is_whole || op == CommOp::Barrier ? 1 : ranks;
+  if (bytes < 0 || bytes % (kElement * parts) != 0)
+    fail(fmt::format("call_of: {} of {} bytes, a multiple of {} expected", name_of(op), bytes,
+                     kElement * parts));
+  const bool has_root = op == CommOp::Reduce || op == CommOp::Broadcast || op == CommOp::Gather ||
+                        op == CommOp::Scatter;
+  Collective c{.call = {.op = op,
+                        .count = bytes / kElement / parts,
+                        .dtype = DType::F32,
+                        .peer = has_root ? 0 : -1}};
+  if (op == CommOp::AllToAll)
+    c.send_counts = c.recv_counts =
+        std::vector<std::int64_t>(static_cast<std::size_t>(ranks), c.call.count);
+  return c;
+}
+
+}  // namespace aisc
