@@ -2,8 +2,8 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/comm/network.h"
 #include "common/comm/plan.h"
@@ -33,6 +33,9 @@ struct Algorithm {
   CommOp op;
   Plan (*plan)(const Collective& c, int rank, int size, const Tuning& tuning);
   Cost (*cost)(int ranks, double bytes, const Network& network, const Tuning& tuning);
+  // The tunings worth trying; none where the algorithm makes no sense (two levels without nodes,
+  // p - 1 messages at once for p > 8).
+  std::vector<Tuning> (*tunings)(int ranks, double bytes, const Network& network);
 };
 
 // All of them, by operation. Those that common/ has too are common's.

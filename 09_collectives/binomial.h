@@ -15,12 +15,12 @@ Plan binomial_broadcast(const Collective& c, int rank, int size);
 // A rank receives what is for itself and its subtree, v .. v + 2^j - 1 as far as there are ranks,
 // and sends on what is for the subtrees of its children, the largest first. n is the root's buffer.
 // Where v counts round (root > 0) a subtree's chunks may lie in two runs of the root's buffer: then
-// they are packed into scratch, in the order of v. Steps: root L. Bytes: root n (p - 1) / p.
-// Seconds: L a + n (p - 1) / p b.
+// they are packed into scratch, in the order of v, in a step before. Steps: root L, and that one
+// where it packs. Bytes: root n (p - 1) / p. Seconds: L a + n (p - 1) / p b.
 Plan binomial_scatter(const Collective& c, int rank, int size);
 
-// The same backwards: from the smallest subtree to the largest. Seconds: as scatter where p is a
-// power of two; else what comes early over short edges saves latency (cost.h).
+// The same backwards: from the smallest subtree to the largest. Steps: root L. Seconds: as scatter
+// where p is a power of two; else what comes early over short edges saves latency (cost_lines.cpp).
 Plan binomial_gather(const Collective& c, int rank, int size);
 
 }  // namespace aisc

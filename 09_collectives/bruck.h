@@ -14,9 +14,9 @@ Plan bruck_all_gather(const Collective& c, int rank, int size);
 
 // Chunk i of the turned buffer is for rank r + i. In the step of distance d all chunks whose number
 // has the bit d are packed into one message for rank r + d; what has arrived takes their places. A
-// chunk moves as often as its number has bits. Steps: L. Bytes: the sum over the bits d of the
-// chunks i < p that have it, times n / p: n / 2 L for powers of two. Seconds: that b and L a. Only
-// for equal counts: throws Error where the call is an all_to_all_v.
+// chunk moves as often as its number has ones. Steps: L, after one that only packs. Bytes: n / p
+// for each one of each number below p, n / 2 L where p is a power of two. Seconds: those bytes b
+// and L a. Only for equal counts: throws Error where the call is an all_to_all_v.
 Plan bruck_all_to_all(const Collective& c, int rank, int size);
 
 }  // namespace aisc

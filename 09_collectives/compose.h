@@ -15,8 +15,9 @@ Plan moved(Plan plan, std::int64_t elements);
 
 // Step s of the result is step s of every plan, their actions in the order of `plans`; who has no
 // step s is left out. Each keeps scratch of its own. The plans must not touch the same elements;
-// and where two of them send to the same peer, both ranks list them in the same order, since
-// messages match first in first out.
+// and where two of them send to the same peer, both ranks list them in the same order and in the
+// same steps, since messages match first in first out. (Steps without actions vanish, so buffers so
+// short that pieces are empty may break that.)
 Plan side_by_side(std::string name, std::span<const Plan> plans);
 
 // `next` begins where `plan` ends. Both use the same scratch.

@@ -15,7 +15,9 @@ namespace aisc {
 Plan in_network_all_reduce(const Collective& c, int rank, int size, int segments);
 
 // A switch with a port for each of `ranks` ranks; it is rank `ranks` itself. Cables of all ports
-// work at the same time and in both directions. A switch adds as fast as its links bring: g = 0.
+// work at the same time and in both directions. A switch adds as fast as its links bring: g = 0. A
+// message between two ranks passes both cables and takes one latency, too; the network's `link`
+// says what a message takes, as formulas read it. Throws Error for ranks < 1.
 Network in_network(int ranks, const Link& link);
 
 }  // namespace aisc

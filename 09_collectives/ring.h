@@ -19,8 +19,10 @@ using Ring = std::vector<int>;
 // n (p - 1) / p g. Throws Error where `ring` does not hold every rank 0 .. p - 1 once.
 Plan ring_all_reduce_along(const Collective& c, int rank, std::span<const int> ring);
 
-// Several rings at once, NCCL's channels: ring k of m carries elements chunk_of(Out, n, k, m).
-// Throws Error where there is no ring, or they differ in their ranks.
+// Several rings at once, NCCL's channels: ring k of m carries elements chunk_of(Out, n, k, m). Of a
+// buffer that is too short for all rings only the first m = n / p, but at least one, are used, so
+// that every chunk has an element. Throws Error where there is no ring, where one does not hold
+// every rank once, or where they differ in their ranks; and the plan, where the call's do.
 PlanMaker all_reduce_along(std::vector<Ring> rings);
 
 // Ranks in their own order.

@@ -86,6 +86,8 @@ endfunction()
 #                        place the student's (AISC_USE_LABS, or no solution was handed out), or
 #                        prebuilt/libaisc_NN_name.a
 #   aisc_NN_name_lab     the student's files; not part of `all`, since they need not compile
+# Given code may call what is an exercise (a menu of algorithms calls them all), so the archives are
+# named again behind the given one.
 function(aisc_lab_libraries module given lab libs)
   set(folder "${AISC_ROOT}/${module}")
   set(solution)
@@ -103,13 +105,15 @@ function(aisc_lab_libraries module given lab libs)
   aisc_library(aisc_${module}_given "${given}" "${libs}")
   aisc_library(aisc_${module}_lab "${lab}" "${given_libs}")
   set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON)
+  target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>)
   if(AISC_USE_LABS OR NOT (complete OR EXISTS "${prebuilt}"))
     aisc_library(aisc_${module} "" "aisc_${module}_lab")
   elseif(complete)
     aisc_library(aisc_${module} "${solution}" "${given_libs}")
+    target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}>)
     set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
   else()
-    aisc_library(aisc_${module} "" "${prebuilt};${given_libs};${AISC_PRIVATE_LIBS}")
+    aisc_library(aisc_${module} "" "${prebuilt};${given_libs};${prebuilt};${AISC_PRIVATE_LIBS}")
     set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
   endif()
 endfunction()

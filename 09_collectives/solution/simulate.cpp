@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "common/comm/wire_queue.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -76,8 +75,6 @@ class Simulation {
   struct Queue {
     std::deque<Waiting> sends, recvs;  // one of them is empty
   };
-  // By the time of sending, then the rank, then its issue.
-  using Turn = std::tuple<double, int, std::uint64_t>;
 
   int size() const { return static_cast<int>(ranks_.size()); }
   Rank& at(int r) { return ranks_[static_cast<std::size_t>(r)]; }
@@ -112,7 +109,7 @@ class Simulation {
     s.is_shared = network_.is_shared(r, s.peer);
     if (s.is_shared) {
       s.sent = rank.now;
-      turns_.emplace(Turn{s.sent, r, issue_++}, Waiting{r, index});
+      queue_.push(s.sent, r, issue_++, 0, {r, index});
       return;
     }
     s.sent = std::max(rank.now, rank.out_free);
@@ -125,9 +122,8 @@ class Simulation {
 
   // Lets the earliest message that waits for a shared wire pass; false if there is none.
   bool deliver_earliest() {
-    if (turns_.empty()) return false;
-    const Waiting w = turns_.begin()->second;
-    turns_.erase(turns_.begin());
+    if (queue_.empty()) return false;
+    const Waiting w = queue_.pop();
     Side& s = side(w);
     s.arrives = s.sender_free = wires_.pass(w.rank, s.peer, s.bytes, s.sent);
     meet(w.rank, w.index);
@@ -202,7 +198,7 @@ class Simulation {
   std::vector<Rank> ranks_;
   std::vector<int> ready_;  // whose step's messages have all met
   std::unordered_map<std::uint64_t, Queue> queues_;
-  std::map<Turn, Waiting> turns_;
+  WireQueue<Waiting> queue_;
   std::uint64_t issue_ = 0;
   Simulated result_;
 };

@@ -27,8 +27,8 @@ struct Link {
 //
 // Cards and wires are shared: a message begins to pass when all of its way is free, its bytes
 // arrive at the pace of the slowest part, and each part is taken for the time that the bytes need
-// there. Messages pass in the order of the times at which they were sent (then of rank, then of
-// issue), whatever the scheduler does.
+// there. Messages pass in the order of the times at which they were sent, of those sent at one time
+// each rank's first before any rank's second (wire_queue.h), whatever the scheduler does.
 struct Network {
   struct Route {
     double latency_seconds = 0;

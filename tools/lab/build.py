@@ -172,7 +172,10 @@ class Build:
         the caller's to delete. Returns (program or None, what the linker said)."""
         words = self.link_command(target)
         place = next(i for i, word in enumerate(words) if word.endswith(f"/{library}"))
-        words[place:place + 1] = [*map(str, objects), *([words[place]] if keep_library else [])]
+        here = [*map(str, objects), *([words[place]] if keep_library else [])]
+        behind = [word for word in words[place + 1:]  # archives may be named twice
+                  if keep_library or not word.endswith(f"/{library}")]
+        words[place:] = here + behind
         descriptor, program = tempfile.mkstemp(prefix=f"{target}-", dir=self.programs)
         os.close(descriptor)
         words[words.index("-o") + 1] = program

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "common/core/error.h"
@@ -269,8 +270,9 @@ bool World::is_last_awake() const { return running_ == 1 && jobs_.empty() && !he
 
 void World::send_by_wire(WireMessage message) {
   const Lock lock(mutex_);
-  const auto key = std::tuple(message.sent_seconds, message.from, message.issue, message.part);
-  wire_messages_.emplace(key, std::move(message));
+  const double sent = message.sent_seconds;
+  const auto [from, issue, part] = std::tuple(message.from, message.issue, message.part);
+  wire_messages_.push(sent, from, issue, part, std::move(message));
 }
 
 // Virtual time, when every rank waits: what is known so far is all that can happen up to the
@@ -292,9 +294,8 @@ bool World::decide(Lock& lock) {
         first_seconds = seconds;
       }
     }
-  if (!wire_messages_.empty() && wire_messages_.begin()->second.sent_seconds <= first_seconds) {
-    WireMessage message = std::move(wire_messages_.begin()->second);
-    wire_messages_.erase(wire_messages_.begin());
+  if (!wire_messages_.empty() && wire_messages_.next_seconds() <= first_seconds) {
+    const WireMessage message = wire_messages_.pop();
     const double arrival = wires_->pass(
         message.from, message.to, static_cast<std::int64_t>(message.bytes), message.sent_seconds);
     lock.unlock();

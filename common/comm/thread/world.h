@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,11 +15,11 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "common/comm/call.h"
 #include "common/comm/network.h"
+#include "common/comm/wire_queue.h"
 #include "common/core/clock.h"
 #include "common/core/trace.h"
 
@@ -192,8 +191,7 @@ class World {
   int waiting_ = 0;  // in block(), parked or not
   std::uint64_t jobs_done_ = 0;
   int undecided_ = 0;  // virtual time: in wait_any or done()
-  // By the time of sending, then rank, then issue.
-  std::map<std::tuple<double, int, std::uint64_t, std::uint64_t>, WireMessage> wire_messages_;
+  WireQueue<WireMessage> wire_messages_;
   std::optional<SharedWires> wires_;  // virtual time
   std::set<std::string> names_;
   std::atomic<bool> failed_ = false, traced_ = false;

@@ -1,0 +1,49 @@
+// Yours to write; from 09_collectives/solution/choose.cpp (stub de51ebf48fc3).
+// Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
+#include "09_collectives/choose.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "09_collectives/compose.h"
+#include "09_collectives/cost.h"
+#include "09_collectives/solution/cost_parts.h"
+#include "common/core/error.h"
+
+namespace aisc {
+
+Cost ring_all_reduce_cost(int ranks, double bytes, const Network& network, const Tuning&) {
+  // LAB 09.13: choosing by cost
+  // cost_parts.h: message_seconds is a + n b, adding_seconds is n g.
+  throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
+  // END LAB 09.13
+}
+
+Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& network,
+                                        const Tuning&) {
+  // LAB 09.13: choosing by cost
+  // Fold(0, ranks) knows q and the pairs; log2_down is L. The rank of a pair that goes on sends
+  throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
+  // END LAB 09.13
+}
+
+Cost rabenseifner_cost(int ranks, double bytes, const Network& network, const Tuning&) {
+  // LAB 09.13: choosing by cost
+  // n/2 + n/4 + ... over L steps, twice; and where pairs fold, n before and n after.
+  throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
+  // END LAB 09.13
+}
+
+Choice choose(CommOp op, int ranks, double bytes, const Network& network) {
+  // LAB 09.13: choosing by cost
+  // algorithms() has all of them, of all operations; tunings() says what to try with each.
+  throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
+  // END LAB 09.13
+}
+
+Choice choose_all_reduce(int ranks, double bytes, const Network& network) {
+  return choose(CommOp::AllReduce, ranks, bytes, network);
+}
+
+}  // namespace aisc

@@ -1,0 +1,176 @@
+// Who is whose parent in the two trees, in which order messages pass their edges, and the sum that
+// goes up in pieces and comes down again.
+#include "09_collectives/double_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/core/error.h"
+
+namespace aisc {
+
+TreeNode first_tree(int rank, int size) {
+  // LAB 09.10: two trees
+  // > The lowest set bit of r is r & -r. Who has r as its parent? Turn the two formulas round.
+  TreeNode node;
+  if (rank == 0) {
+    if (size > 1) node.children[0] = static_cast<int>(std::bit_floor(unsigned(size - 1)));
+    return node;
+  }
+  const int bit = rank & -rank;
+  const int up = (rank ^ bit) | (bit << 1);
+  node.parent = up < size ? up : rank ^ bit;
+  if (bit > 1) node.children[0] = rank - bit / 2;
+  int right = bit / 2;
+  while (right > 0 && rank + right >= size) right /= 2;
+  if (right > 0) node.children[1] = rank + right;
+  return node;
+  // END LAB 09.10
+}
+
+TreeNode second_tree(int rank, int size) {
+  // LAB 09.10: two trees
+  // > Where does this rank stand in the first tree, and which ranks stand where its parent and
+  // > children do? Mirrored children change their order; so may those that are counted round.
+  const bool mirrored = size % 2 == 0;
+  const auto rank_at = [&](int place) {
+    if (place < 0) return -1;
+    return mirrored ? size - 1 - place : (place + 1) % size;
+  };
+  const TreeNode first = first_tree(mirrored ? size - 1 - rank : (rank + size - 1) % size, size);
+  TreeNode node{.parent = rank_at(first.parent),
+                .children{rank_at(first.children[0]), rank_at(first.children[1])}};
+  if (node.children[1] >= 0 && node.children[1] < node.children[0])
+    std::swap(node.children[0], node.children[1]);
+  return node;
+  // END LAB 09.10
+}
+
+namespace {
+
+constexpr int kTrees = 2;
+
+TreeNode node_in(int tree, int rank, int size) {
+  return tree == 0 ? first_tree(rank, size) : second_tree(rank, size);
+}
+
+// Who stands in the first tree where `rank` stands in `tree`.
+int place_in(int tree, int rank, int size) {
+  if (tree == 0) return rank;
+  return size % 2 == 0 ? size - 1 - rank : (rank + size - 1) % size;
+}
+
+int depth_of_trees(int size) { return std::bit_width(static_cast<unsigned>(size - 1)); }
+
+// Below a place's left child there is a rank on every place, however many there are on the right.
+int levels_below(int place, int size) {
+  return place == 0 ? depth_of_trees(size) : std::countr_zero(static_cast<unsigned>(place));
+}
+
+// The turn of the edge up from an inner node. Two children must differ: on the way down from the
+// node under the root, steps to one side change the turn, steps to the other do not. To which side?
+// Two leaves with the same parent must differ, too; their turns are those that the other tree
+// leaves them, where they are inner nodes on places 4 i and 4 i + 2, whose numbers of steps to the
+// right (set bits) differ by one, or 4 i + 2 and 4 i + 4, where the steps to the left do so, but
+// for an even number.
+//
+// The turn to begin with is one in which the deeper child of the node under the root, or of rank 0
+// where that is an inner node of both trees, has turn 0, so that its sibling's message comes behind
+// it: the longest way then has two messages wherever it can, and is as long for every n.
+int turn_of_inner(int tree, int place, int size) {
+  const bool is_odd = size % 2 == 1;
+  const bool changes_to_the_left = is_odd ? tree == 0 : size % 4 == 2;
+  int turn = changes_to_the_left ? 1 : 0;
+  if (is_odd && tree == 1) turn = std::popcount(static_cast<unsigned>(size - 1)) - 1;
+  for (int level = 0; level < depth_of_trees(size); ++level) {
+    const int up = first_tree(place, size).parent;
+    if (up <= 0) break;
+    if ((place < up) == changes_to_the_left) ++turn;
+    place = up;
+  }
+  return turn % 2;
+}
+
+// Leaves take the turn that their edge in the other tree leaves them; who is the root there, and
+// has no edge up, the turn that its sibling leaves.
+int turn_of(int tree, int rank, int size) {
+  const int place = place_in(tree, rank, size), other = place_in(1 - tree, rank, size);
+  if (place % 2 == 0) return turn_of_inner(tree, place, size);
+  if (other > 0) return 1 - turn_of_inner(1 - tree, other, size);
+  for (const int sibling : node_in(tree, node_in(tree, rank, size).parent, size).children)
+    if (sibling >= 0 && sibling != rank) return 1 - turn_of(tree, sibling, size);
+  return 0;
+}
+
+}  // namespace
+
+TreeEdges tree_edges(int rank, int size) {
+  TreeEdges edges;
+  const auto edge = [&](int tree, int peer, int parent) {
+    const int place = place_in(tree, parent, size);
+    return TreeEdge{.tree = tree, .peer = peer, .round = levels_below(place, size) - 1};
+  };
+  for (int turn = 0; turn < 2; ++turn)
+    for (int tree = 0; tree < kTrees; ++tree) {
+      const TreeNode node = node_in(tree, rank, size);
+      if (node.parent >= 0 && turn_of(tree, rank, size) == turn)
+        edges.up.push_back(edge(tree, node.parent, node.parent));
+      for (const int child : node.children)
+        if (child >= 0 && turn_of(tree, child, size) == turn)
+          edges.down.push_back(edge(tree, child, rank));
+    }
+  return edges;
+}
+
+Plan double_tree_all_reduce(const Collective& c, int rank, int size, int segments) {
+  // LAB 09.11: all_reduce on two trees
+  // > tree_edges says who sends to whom and when. Which segment passes an edge in a round, and what
+  // > if there is no such segment? Where do messages of two children go that arrive in one step?
+  if (segments < 1)
+    fail(fmt::format("double_tree_all_reduce: {} segments, at least 1 expected", segments));
+  Plan plan{.name = "double tree all_reduce"};
+  if (size == 1) return plan;
+
+  const auto half = [&](int tree) { return chunk_of(Piece::Where::Out, c.call.count, tree, 2); };
+  const auto segment = [&](int tree, int s) -> Piece {
+    if (s < 0 || s >= segments) return {};
+    Piece piece = chunk_of(Piece::Where::Out, half(tree).count, s, segments);
+    piece.begin += half(tree).begin;
+    return piece;
+  };
+  TreeEdges edges = tree_edges(rank, size);
+  const int rounds = depth_of_trees(size) + segments - 1;
+  const std::int64_t longest = (half(1).count + segments - 1) / segments;
+  plan.scratch_count = longest * static_cast<std::int64_t>(edges.down.size());
+
+  for (int round = 0; round < rounds; ++round) {
+    const auto sum = [&](const TreeEdge& e) { return segment(e.tree, round - e.round); };
+    for (const TreeEdge& e : edges.up) plan.send(e.peer, sum(e));  // comm: S/2k, of this subtree
+    Piece arrived{.where = Piece::Where::Scratch};
+    for (const TreeEdge& e : edges.down) {
+      arrived.count = sum(e).count;
+      plan.recv(e.peer, arrived);
+      plan.reduce(sum(e), arrived);
+      arrived.begin += longest;
+    }
+    plan.end_step();
+  }
+  // Down: the same backwards.
+  std::reverse(edges.up.begin(), edges.up.end());
+  std::reverse(edges.down.begin(), edges.down.end());
+  for (int round = 0; round < rounds; ++round) {
+    const auto result = [&](const TreeEdge& e) {
+      return segment(e.tree, round - (depth_of_trees(size) - 1 - e.round));
+    };
+    for (const TreeEdge& e : edges.up) plan.recv(e.peer, result(e));
+    for (const TreeEdge& e : edges.down) plan.send(e.peer, result(e));  // comm: S/2k, complete
+    plan.end_step();
+  }
+  return plan;
+  // END LAB 09.11
+}
+
+}  // namespace aisc

@@ -1,0 +1,267 @@
+// Binomial trees: who sends to whom, what arrives, and when.
+#include "09_collectives/binomial.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "tests/09_collectives/run_plans.h"
+#include "tests/support/drawn.h"
+
+namespace aisc::plan_runs {
+namespace {
+
+// A size of a test that grades: ranks, elements and root.
+struct Size {
+  int p;
+  std::int64_t n;
+  int root;
+};
+std::vector<Size> drawn_sizes(const std::string& what, std::int64_t most) {
+  std::vector<Size> sizes;
+  for (int k = 0; k < 5; ++k) {
+    const std::string name = what + std::to_string(k);
+    const int p = static_cast<int>(drawn("ranks of " + name, 2, 40));
+    sizes.push_back({p, drawn("count of " + name, 1, most),
+                     static_cast<int>(drawn("root of " + name, 0, p - 1))});
+  }
+  return sizes;
+}
+
+// Of v counted from the root: its subtree, of which it is a part, and its children.
+int subtree(int v, int p) { return v == 0 ? p : std::min(v & -v, p - v); }
+std::vector<int> children(int v, int p) {  // the smallest first
+  std::vector<int> found;
+  for (int w = v + 1; w < p; ++w)
+    if ((w & (w - 1)) == v) found.push_back(w);
+  return found;
+}
+
+// Each sender's receivers in order, for p ranks of which `root` is the first.
+std::vector<std::vector<int>> edges(const PlanMaker& maker, CommOp op, int p, int root) {
+  return each_of(p, [&](int r) { return receivers(maker(call(op, 4, root), r, p)); });
+}
+
+Collective broadcast(std::int64_t n, int root = 0) { return call(CommOp::Broadcast, n, root); }
+
+void expect_broadcasts(int p, std::int64_t n, int root) {
+  auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
+  const Total total = run(plans_of(binomial_broadcast, broadcast(n, root), p), memory);
+  expect_outs(memory, [&](int, auto i) { return value(root, i); });
+  EXPECT_EQ(total.rounds, n > 0 ? log2_ceil(p) : 0);
+  EXPECT_EQ(total.sum.elements, n * (p - 1));  // nobody receives it twice
+}
+
+TEST(BinomialBroadcast, SendsToTheFarthestFirst) {
+  using Edges = std::vector<std::vector<int>>;
+  EXPECT_EQ(edges(binomial_broadcast, CommOp::Broadcast, 8, 0),
+            (Edges{{4, 2, 1}, {}, {3}, {}, {6, 5}, {}, {7}, {}}));
+  EXPECT_EQ(edges(binomial_broadcast, CommOp::Broadcast, 6, 0),
+            (Edges{{4, 2, 1}, {}, {3}, {}, {5}, {}}));
+  EXPECT_EQ(edges(binomial_broadcast, CommOp::Broadcast, 6, 4),
+            (Edges{{1}, {}, {3}, {}, {2, 0, 5}, {}}));
+}
+
+TEST(BinomialBroadcast, CopiesTheRootsBuffer) {
+  for_sizes_counts_and_roots(expect_broadcasts);
+  for (const auto& [p, n, root] : drawn_sizes("BinomialBroadcast", 3000)) {
+    SCOPED_TRACE(testing::Message() << p << " ranks, count " << n << ", root " << root);
+    expect_broadcasts(p, n, root);
+  }
+}
+
+TEST(BinomialBroadcast, TheRootSendsInEachOfLog2PStepsAndNobodyMore) {
+  for (const int p : kSizes)
+    for (int root = 0; root < p; ++root)
+      for (int r = 0; r < p; ++r) {
+        SCOPED_TRACE(testing::Message() << "rank " << r << " of " << p << ", root " << root);
+        const int v = (r - root + p) % p;
+        const Traffic t = traffic_of(binomial_broadcast(broadcast(10, root), r, p));
+        const auto sent = std::ssize(children(v, p));
+        EXPECT_EQ(t.messages, sent);
+        EXPECT_EQ(t.elements, 10 * sent);
+        EXPECT_EQ(t.steps, v == 0 ? sent : sent + 1);
+        if (v == 0) {
+          EXPECT_EQ(sent, log2_ceil(p));
+        }
+      }
+}
+
+TEST(BinomialBroadcast, RunsAsPlannedOnThreads) {
+  for (const int p : {1, 2, 3, 6, 7, 16})
+    for (const int root : {0, p / 2, p - 1})
+      expect_runs_as_planned(binomial_broadcast, broadcast(100, root), p);
+}
+
+TEST(BinomialBroadcast, TakesTheTimeOfItsFormulaFor1To64Ranks) {
+  for (int p = 1; p <= 64; ++p)
+    for (const std::int64_t n : {1, 256, 65'536})
+      for (const int root : {0, p - 1})
+        EXPECT_EQ(simulated_seconds(binomial_broadcast, broadcast(n, root), p),
+                  static_cast<double>(log2_ceil(p)) * exact::message(static_cast<double>(n)))
+            << p << " ranks, count " << n << ", root " << root;
+}
+
+Collective scatter(std::int64_t chunk, int root = 0) { return call(CommOp::Scatter, chunk, root); }
+
+// In the root's subtrees, counted round, chunks may end at the last rank and go on at rank 0.
+bool packs(int p, int root) {
+  for (const int w : children(0, p))
+    if (root + w < p && root + w + subtree(w, p) > p) return true;
+  return false;
+}
+
+void expect_scatters(int p, std::int64_t chunk, int root) {
+  const auto plans = plans_of(binomial_scatter, scatter(chunk, root), p);
+  for (const bool in_place : {false, true}) {
+    SCOPED_TRACE(in_place ? "in place" : "apart");
+    auto memory = each_of(p, [&](int r) {
+      if (r != root) return apart(r, 0, chunk);
+      return in_place ? memory_of(r, {0, p * chunk}, {r * chunk, chunk})
+                      : apart(r, p * chunk, chunk);
+    });
+    const Total total = run(plans, memory);
+    expect_outs(memory, [&](int r, auto i) { return value(root, r * chunk + i); });
+    if (chunk > 0) {
+      EXPECT_EQ(total.most.messages, log2_ceil(p));
+    }
+    EXPECT_EQ(total.most.elements, (p - 1) * chunk);
+  }
+}
+
+TEST(BinomialScatter, SendsToTheFarthestFirst) {
+  using Edges = std::vector<std::vector<int>>;
+  EXPECT_EQ(edges(binomial_scatter, CommOp::Scatter, 6, 0),
+            (Edges{{4, 2, 1}, {}, {3}, {}, {5}, {}}));
+  EXPECT_EQ(edges(binomial_scatter, CommOp::Scatter, 6, 4),
+            (Edges{{1}, {}, {3}, {}, {2, 0, 5}, {}}));
+}
+
+// v = 0 .. 4 are ranks 2, 3, 4, 0, 1: the chunks of v = 2 and 3, ranks 4 and 0, lie apart at the
+// root. v = 4 gets one chunk first, then v = 2 two, then v = 1 its own.
+TEST(BinomialScatter, GivesFiveRanksTheirChunksWorkedOutByHand) {
+  const Collective c = scatter(1, 2);
+  auto memory = each_of(5, [](int r) {
+    return r == 2 ? Memory{{10, 11, 12, 13, 14, 0}, {0, 5}, {5, 1}} : Memory{{0}, {}, {0, 1}};
+  });
+  const auto plans = plans_of(binomial_scatter, c, 5);
+  run(plans, memory);
+  expect_outs(memory, [](int r, auto) { return 10 + r; });
+  EXPECT_EQ(receivers(plans[2]), (std::vector<int>{1, 4, 3}));
+  EXPECT_EQ(receivers(plans[4]), (std::vector<int>{0}));
+  EXPECT_EQ(traffic_of(plans[2]).elements, 4);
+  EXPECT_EQ(traffic_of(plans[4]).elements, 1);
+}
+
+TEST(BinomialScatter, GivesEveryRankItsChunk) {
+  for_sizes_counts_and_roots(expect_scatters);
+  for (const auto& [p, n, root] : drawn_sizes("BinomialScatter", 100)) {
+    SCOPED_TRACE(testing::Message() << p << " ranks, chunks of " << n << ", root " << root);
+    expect_scatters(p, n, root);
+  }
+}
+
+TEST(BinomialScatter, EveryRankSendsOnWhatIsForItsSubtree) {
+  constexpr std::int64_t chunk = 10;
+  for (const int p : kSizes)
+    for (int root = 0; root < p; ++root)
+      for (int r = 0; r < p; ++r) {
+        SCOPED_TRACE(testing::Message() << "rank " << r << " of " << p << ", root " << root);
+        const int v = (r - root + p) % p;
+        const Traffic t = traffic_of(binomial_scatter(scatter(chunk, root), r, p));
+        const auto sent = std::ssize(children(v, p));
+        EXPECT_EQ(t.messages, sent);
+        EXPECT_EQ(t.elements, (subtree(v, p) - 1) * chunk);
+        if (v != 0) {
+          EXPECT_EQ(t.steps, sent + 1);
+        } else if (p > 1) {  // who packs does that first
+          EXPECT_EQ(t.steps, packs(p, root) ? sent + 1 : sent);
+        }
+      }
+}
+
+TEST(BinomialScatter, RunsAsPlannedOnThreads) {
+  for (const int p : {1, 2, 3, 6, 7, 16})
+    for (const int root : {0, p / 2, p - 1})
+      expect_runs_as_planned(binomial_scatter, scatter(100, root), p);
+}
+
+double down_a_tree_seconds(int p, std::int64_t chunk) {
+  return static_cast<double>(log2_ceil(p)) * exact::kAlpha +
+         exact::bytes(static_cast<double>((p - 1) * chunk)) * exact::kBeta;
+}
+
+TEST(BinomialScatter, TakesTheTimeOfItsFormulaFor1To64Ranks) {
+  for (int p = 1; p <= 64; ++p)
+    for (const std::int64_t chunk : {1, 256, 4096})
+      for (const int root : {0, p / 2, p - 1})
+        EXPECT_EQ(simulated_seconds(binomial_scatter, scatter(chunk, root), p),
+                  down_a_tree_seconds(p, chunk))
+            << p << " ranks, chunks of " << chunk << ", root " << root;
+}
+
+Collective gather(std::int64_t chunk, int root = 0) { return call(CommOp::Gather, chunk, root); }
+
+TEST(BinomialGather, GivesTheRootAllChunks) {
+  for_sizes_counts_and_roots([](int p, std::int64_t chunk, int root) {
+    const auto plans = plans_of(binomial_gather, gather(chunk, root), p);
+    for (const bool in_place : {false, true}) {
+      auto memory = each_of(p, [&](int r) {
+        if (r != root) return apart(r, chunk, 0);
+        return in_place ? memory_of(r, {r * chunk, chunk}, {0, p * chunk})
+                        : apart(r, chunk, p * chunk);
+      });
+      run(plans, memory);
+      expect_outs(memory, [&](int, auto i) { return value(i / chunk, i % chunk); });
+    }
+  });
+}
+
+TEST(BinomialGather, EveryRankSendsItsSubtreesChunksInOneMessage) {
+  constexpr std::int64_t chunk = 10;
+  for (const int p : kSizes)
+    for (int root = 0; root < p; ++root)
+      for (int r = 0; r < p; ++r) {
+        SCOPED_TRACE(testing::Message() << "rank " << r << " of " << p << ", root " << root);
+        const int v = (r - root + p) % p;
+        const Plan plan = binomial_gather(gather(chunk, root), r, p);
+        const Traffic t = traffic_of(plan);
+        std::vector<int> expected = children(v, p);  // the nearest first
+        for (int& w : expected) w = (w + root) % p;
+        EXPECT_EQ(senders(plan), expected);
+        EXPECT_EQ(t.elements, v == 0 ? 0 : subtree(v, p) * chunk);
+        EXPECT_EQ(t.messages, v == 0 ? 0 : 1);
+        if (p > 1) {
+          EXPECT_EQ(t.steps, std::ssize(expected) + (v == 0 ? 0 : 1));
+        }
+      }
+}
+
+TEST(BinomialGather, RunsAsPlannedOnThreads) {
+  for (const int p : {1, 2, 3, 6, 7, 16})
+    for (const int root : {0, p / 2, p - 1})
+      expect_runs_as_planned(binomial_gather, gather(100, root), p);
+}
+
+TEST(BinomialGather, TakesTheTimeOfAScatterForPowersOfTwoAndNoMoreForOthers) {
+  for (int p = 1; p <= 64; ++p)
+    for (const std::int64_t chunk : {1, 256, 4096})
+      for (const int root : {0, p - 1}) {
+        SCOPED_TRACE(testing::Message() << p << " ranks, chunks of " << chunk);
+        const double seconds = simulated_seconds(binomial_gather, gather(chunk, root), p);
+        EXPECT_LE(seconds, down_a_tree_seconds(p, chunk));
+        if (std::has_single_bit(static_cast<unsigned>(p))) {
+          EXPECT_EQ(seconds, down_a_tree_seconds(p, chunk));
+        }
+      }
+}
+
+// v = 1 and v = 2 send at 0: the second message waits for the link in only.
+TEST(BinomialGather, OfThreeRanksTheSecondMessageCostsNoLatency) {
+  EXPECT_EQ(simulated_seconds(binomial_gather, gather(256), 3),
+            exact::kAlpha + 2 * exact::bytes(256) * exact::kBeta);
+}
+
+}  // namespace
+}  // namespace aisc::plan_runs

@@ -1,0 +1,107 @@
+// The formulas of three all-reduces, against numbers worked out by hand and, for any number of
+// ranks, against what a rank does in each step.
+#include "09_collectives/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "tests/support/drawn.h"
+#include "tests/support/exact_network.h"
+
+namespace aisc::exact {
+namespace {
+
+// a = 1 s, b = 1/4 s a byte, g = 1/16 s a byte.
+const Network kByHand{.link = {1, 0.25}, .reduce_seconds_per_byte = 0.0625};
+
+void expect_cost(const Cost& cost, const Cost& expected) {
+  EXPECT_EQ(cost.steps, expected.steps) << "steps";
+  EXPECT_EQ(cost.messages, expected.messages) << "messages of the rank that sends most";
+  EXPECT_EQ(cost.bytes, expected.bytes) << "bytes of the rank that sends most";
+  EXPECT_EQ(cost.added_bytes, expected.added_bytes) << "bytes added by the rank that adds most";
+  EXPECT_EQ(cost.total_bytes, expected.total_bytes) << "bytes sent by all ranks together";
+  EXPECT_EQ(cost.seconds, expected.seconds) << "seconds";
+}
+
+// 64 bytes on 4 ranks: 6 messages of 16 bytes, 6 (1 + 4) s, and 3 times 16 bytes added.
+TEST(CostOfAllReduce, RingByHand) {
+  expect_cost(ring_all_reduce_cost(4, 64, kByHand, {}), {.steps = 6,
+                                                         .messages = 6,
+                                                         .bytes = 96,
+                                                         .added_bytes = 48,
+                                                         .total_bytes = 384,
+                                                         .seconds = 30 + 3});
+}
+
+// 4 ranks swap 64 bytes twice: 2 (1 + 16 + 4) s.
+TEST(CostOfAllReduce, RecursiveDoublingByHand) {
+  expect_cost(recursive_doubling_all_reduce_cost(4, 64, kByHand, {}), {.steps = 2,
+                                                                       .messages = 2,
+                                                                       .bytes = 128,
+                                                                       .added_bytes = 128,
+                                                                       .total_bytes = 512,
+                                                                       .seconds = 42});
+}
+
+// 6 = 4 + 2 ranks: two give 64 bytes away, four swap twice, two are told. 4 (1 + 16) + 3 * 4 s.
+TEST(CostOfAllReduce, RecursiveDoublingOfSixByHand) {
+  expect_cost(recursive_doubling_all_reduce_cost(6, 64, kByHand, {}),
+              {.steps = 4,
+               .messages = 3,
+               .bytes = 192,
+               .added_bytes = 192,
+               .total_bytes = 2 * 64 + 4 * 128 + 2 * 64,
+               .seconds = 80});
+}
+
+// 4 ranks: 32, 16, 16, 32 bytes: 4 + 96/4 s, and 48 added.
+TEST(CostOfAllReduce, RabenseifnerByHand) {
+  expect_cost(rabenseifner_cost(4, 64, kByHand, {}), {.steps = 4,
+                                                      .messages = 4,
+                                                      .bytes = 96,
+                                                      .added_bytes = 48,
+                                                      .total_bytes = 384,
+                                                      .seconds = 28 + 3});
+}
+
+// 5 = 4 + 1: 64 bytes before and after, which is 2 (1 + 16) s more, and 64 more added.
+TEST(CostOfAllReduce, RabenseifnerOfFiveByHand) {
+  expect_cost(rabenseifner_cost(5, 64, kByHand, {}), {.steps = 6,
+                                                      .messages = 5,
+                                                      .bytes = 160,
+                                                      .added_bytes = 112,
+                                                      .total_bytes = 512,
+                                                      .seconds = 28 + 34 + 7});
+}
+
+TEST(CostOfAllReduce, IsNothingForOneRank) {
+  for (const auto cost :
+       {ring_all_reduce_cost, recursive_doubling_all_reduce_cost, rabenseifner_cost})
+    expect_cost(cost(1, 4096, kByHand, {}), {});
+}
+
+// Step by step, as one rank that is always busy does it.
+TEST(CostOfAllReduce, AddsUpStepByStepForAnyNumberOfRanks) {
+  for (int i = 0; i < 40; ++i) {
+    const int p = i < 16 ? i + 2 : static_cast<int>(drawn("ranks of CostOfAllReduce", 18, 700)) + i;
+    const int q = static_cast<int>(std::bit_floor(static_cast<unsigned>(p)));
+    const double n = 4096.0 * p * q;
+    SCOPED_TRACE(testing::Message() << p << " ranks");
+    double ring = 0, doubling = 0, halving = 0;
+    for (int s = 0; s < 2 * (p - 1); ++s)
+      ring += kAlpha + n / p * kBeta + (s < p - 1 ? n / p * kGamma : 0);
+    const double folded = q < p ? 2 * (kAlpha + n * kBeta) + n * kGamma : 0;
+    for (int d = 1; d < q; d *= 2) {
+      doubling += kAlpha + n * kBeta + n * kGamma;
+      halving += 2 * (kAlpha + n * d / q * kBeta) + n * d / q * kGamma;
+    }
+    EXPECT_EQ(ring_all_reduce_cost(p, n, kFlat, {}).seconds, ring);
+    EXPECT_EQ(recursive_doubling_all_reduce_cost(p, n, kFlat, {}).seconds, doubling + folded);
+    EXPECT_EQ(rabenseifner_cost(p, n, kFlat, {}).seconds, halving + folded);
+  }
+}
+
+}  // namespace
+}  // namespace aisc::exact

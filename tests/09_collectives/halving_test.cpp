@@ -1,0 +1,256 @@
+// Recursive halving and doubling: values by the oracle of plans, who sends what to whom, and where
+// the number of ranks is no power of two the pairs that fold.
+#include "09_collectives/halving.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/09_collectives/plan_costs.h"
+#include "tests/comm/plan_runs.h"
+#include "tests/support/drawn.h"
+
+namespace aisc::plan_runs {
+namespace {
+
+using plan_costs::sends_of;
+
+// Number of those that go on, and of pairs.
+std::int64_t power_below(int p) { return std::bit_floor(static_cast<unsigned>(p)); }
+std::int64_t pairs(int p) { return p - power_below(p); }
+bool is_power(int p) { return pairs(p) == 0; }
+
+std::string sends(const PlanMaker& maker, CommOp op, std::int64_t count, int rank, int size) {
+  return sends_of(maker(call(op, count), rank, size));
+}
+
+// All ranks, apart and in place.
+std::vector<Total> run_reduce_scatter(int p, std::int64_t c) {
+  const auto plans = plans_of(recursive_halving_reduce_scatter, call(CommOp::ReduceScatter, c), p);
+  std::vector<Total> totals;
+  for (const bool in_place : {false, true}) {
+    auto memory = each_of(p, [&](int r) {
+      return in_place ? memory_of(r, {0, p * c}, {r * c, c}) : apart(r, p * c, c);
+    });
+    totals.push_back(run(plans, memory));
+    expect_outs(memory, [&](int r, auto i) { return sum(p, r * c + i); });
+  }
+  return totals;
+}
+
+TEST(RecursiveHalving, LeavesTheSumOfItsChunkOnEachRank) {
+  for_sizes_and_counts([](int p, std::int64_t c) { run_reduce_scatter(p, c); });
+}
+
+TEST(RecursiveHalving, WorksForDrawnSizes) {
+  const auto p = static_cast<int>(drawn("ranks of RecursiveHalving", 2, 70));
+  const std::int64_t c = drawn("elements of RecursiveHalving", 1, 300);
+  SCOPED_TRACE(testing::Message() << p << " ranks, count " << c);
+  run_reduce_scatter(p, c);
+}
+
+TEST(RecursiveHalving, SendsAndAddsNoMoreThanARingInLogPSteps) {
+  for (const int p : {2, 4, 8, 16, 64}) {
+    SCOPED_TRACE(p);
+    for (const Total& total : run_reduce_scatter(p, 10)) {
+      EXPECT_EQ(total.most.steps, log2_ceil(p));
+      EXPECT_EQ(total.rounds, log2_ceil(p));
+      EXPECT_EQ(total.most.messages, log2_ceil(p));
+      EXPECT_EQ(total.most.elements, 10 * (p - 1));
+      EXPECT_EQ(total.most.added, 10 * (p - 1));
+      EXPECT_EQ(total.sum.elements, 10 * p * (p - 1));
+    }
+  }
+}
+
+// With one element per chunk: rank 1 sends 3 the chunks 2 and 3, then 0 its chunk 0.
+TEST(RecursiveHalving, HalvesWhatItSendsAndTheDistance) {
+  const auto text = [](int rank) {
+    return sends(recursive_halving_reduce_scatter, CommOp::ReduceScatter, 1, rank, 4);
+  };
+  EXPECT_EQ(text(0), "2: 2 | 1: 1");
+  EXPECT_EQ(text(1), "3: 2 | 0: 1");
+  EXPECT_EQ(text(2), "0: 2 | 3: 1");
+  EXPECT_EQ(text(3), "1: 2 | 2: 1");
+}
+
+// Chunks of one element on four ranks, ones on rank 0, tens on rank 1, and so on.
+TEST(RecursiveHalving, AddsByHand) {
+  const auto plans = plans_of(recursive_halving_reduce_scatter, call(CommOp::ReduceScatter, 1), 4);
+  std::vector<Memory> memory;
+  for (const std::int64_t ten : {1, 10, 100, 1000})
+    memory.push_back({{1 * ten, 2 * ten, 3 * ten, 4 * ten, kPoison}, {0, 4}, {4, 1}});
+  run(plans, memory);
+  expect_outs(memory, [](int r, std::int64_t) { return 1111 * (r + 1); });
+}
+
+// Of six ranks 1, 3, 4 and 5 go on, as numbers 0 to 3; 1 and 3 with two chunks each. In the first
+// step 1 and 3 give away chunks 4 and 5, and get chunks 0 to 3.
+TEST(RecursiveHalving, FoldsTheFirstRanksWherePIsNoPowerOfTwo) {
+  const auto text = [](int rank) {
+    return sends(recursive_halving_reduce_scatter, CommOp::ReduceScatter, 10, rank, 6);
+  };
+  EXPECT_EQ(text(0), "1: 60");
+  EXPECT_EQ(text(1), "4: 20 | 3: 20 | 0: 10");
+  EXPECT_EQ(text(2), "3: 60");
+  EXPECT_EQ(text(3), "5: 20 | 1: 20 | 2: 10");
+  EXPECT_EQ(text(4), "1: 40 | 5: 10");
+  EXPECT_EQ(text(5), "3: 40 | 4: 10");
+  for (const Total& total : run_reduce_scatter(6, 10)) EXPECT_EQ(total.most.steps, 4);
+}
+
+TEST(RecursiveHalving, CountsOnACommunicatorWhatThePlansSay) {
+  for (const int p : {1, 2, 3, 6, 8, 13})
+    plan_costs::expect_measured(recursive_halving_reduce_scatter, CommOp::ReduceScatter, p,
+                                p * 4 * 12, exact::kFlat);
+}
+
+// By hand, for powers of two: L a + n (p - 1) / p (b + g).
+TEST(RecursiveHalving, TakesTheLatencyOfATreeAndTheBytesOfARing) {
+  for (int p = 2; p <= 64; p *= 2) {
+    const double L = static_cast<double>(log2_ceil(p)), n = 256.0 * p;
+    const Simulated found =
+        simulate(recursive_halving_reduce_scatter, call_of(CommOp::ReduceScatter, p, 4 * 256 * p),
+                 p, exact::kFlat);
+    EXPECT_EQ(found.end_seconds,
+              std::vector<double>(static_cast<std::size_t>(p),
+                                  L * exact::kAlpha + exact::bytes(n / p * (p - 1)) *
+                                                          (exact::kBeta + exact::kGamma)))
+        << p << " ranks";
+  }
+}
+
+TEST(RecursiveDoublingAllGather, GivesEveryRankAllChunks) {
+  for_sizes_and_counts([](int p, std::int64_t c) {
+    const auto plans = plans_of(recursive_doubling_all_gather, call(CommOp::AllGather, c), p);
+    for (const bool in_place : {false, true}) {
+      auto memory = each_of(p, [&](int r) {
+        return in_place ? memory_of(r, {r * c, c}, {0, p * c}) : apart(r, c, p * c);
+      });
+      const Total total = run(plans, memory);
+      expect_outs(memory, [&](int, auto i) { return value(i / c, i % c); });
+      EXPECT_EQ(total.sum.elements, p * (p - 1) * c);  // no rank receives anything twice
+      EXPECT_EQ(total.sum.added, 0);
+      if (c == 0 || p == 1) continue;
+      EXPECT_EQ(total.most.steps, log2_ceil(p) + (is_power(p) ? 0 : 1));
+      EXPECT_EQ(total.rounds, total.most.steps);
+    }
+  });
+}
+
+TEST(RecursiveDoublingAllGather, DoublesWhatItSendsAndTheDistance) {
+  const auto text = [](int rank, int size) {
+    return sends(recursive_doubling_all_gather, CommOp::AllGather, 1, rank, size);
+  };
+  EXPECT_EQ(text(0, 4), "1: 1 | 2: 2");
+  EXPECT_EQ(text(3, 4), "2: 1 | 1: 2");
+  EXPECT_EQ(text(0, 6), "1: 1");
+  EXPECT_EQ(text(1, 6), "3: 2 | 4: 4 | 0: 5");
+  EXPECT_EQ(text(3, 6), "1: 2 | 5: 4 | 2: 2, 2: 3");  // all but chunk 2
+  EXPECT_EQ(text(4, 6), "5: 1 | 1: 2");
+}
+
+TEST(RecursiveDoublingAllGather, CountsOnACommunicatorWhatThePlansSay) {
+  for (const int p : {1, 2, 3, 6, 8, 13})
+    plan_costs::expect_measured(recursive_doubling_all_gather, CommOp::AllGather, p, p * 4 * 12,
+                                exact::kFlat);
+}
+
+Total run_rabenseifner(int p, std::int64_t n) {
+  const auto plans = plans_of(rabenseifner_all_reduce, call(CommOp::AllReduce, n), p);
+  auto memory = each_of(p, [&](int r) { return inout(r, n); });
+  const Total total = run(plans, memory);
+  expect_outs(memory, [&](int, auto i) { return sum(p, i); });
+  return total;
+}
+
+TEST(Rabenseifner, SumsOnEveryRank) {
+  for_sizes_and_counts([](int p, std::int64_t n) { run_rabenseifner(p, n); });
+}
+
+TEST(Rabenseifner, WorksForDrawnSizes) {
+  const auto p = static_cast<int>(drawn("ranks of Rabenseifner", 2, 70));
+  const std::int64_t n = drawn("elements of Rabenseifner", 1, 3000);
+  SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
+  run_rabenseifner(p, n);
+}
+
+TEST(Rabenseifner, GivesAllRanksTheSameBits) {
+  for (const int p : kSizes) {
+    SCOPED_TRACE(p);
+    const auto outs = plan_runs::sums_that_lose_bits(rabenseifner_all_reduce, p);
+    for (const auto& out : outs) EXPECT_EQ(out, outs[0]);
+  }
+}
+
+TEST(Rabenseifner, SendsTheBytesOfARingInTwiceLogPSteps) {
+  for (const int p : {2, 4, 8, 16, 64}) {
+    SCOPED_TRACE(p);
+    const std::int64_t L = log2_ceil(p);
+    const Total total = run_rabenseifner(p, 10 * p);
+    EXPECT_EQ(total.most.steps, 2 * L);
+    EXPECT_EQ(total.rounds, 2 * L);
+    EXPECT_EQ(total.most.messages, 2 * L);
+    EXPECT_EQ(total.most.elements, 2 * 10 * (p - 1));
+    EXPECT_EQ(total.sum.elements, p * total.most.elements);
+    EXPECT_EQ(total.most.added, 10 * (p - 1));
+  }
+}
+
+// Whatever n is: a rank receives every other number's chunk twice, and a folded rank all.
+TEST(Rabenseifner, SendsNothingTwice) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    const Total total = run_rabenseifner(p, n);
+    EXPECT_EQ(total.sum.elements, 2 * (p - 1) * n);
+    EXPECT_EQ(total.sum.added, (p - 1) * n);
+    if (n < p || p == 1) return;  // steps without a message vanish
+    EXPECT_EQ(total.most.steps,
+              2 * log2_ceil(static_cast<int>(power_below(p))) + (is_power(p) ? 0 : 2));
+  });
+}
+
+TEST(Rabenseifner, HalvesAndThenDoubles) {
+  const auto text = [](int rank, int size) {
+    return sends(rabenseifner_all_reduce, CommOp::AllReduce, 8, rank, size);
+  };
+  EXPECT_EQ(text(0, 4), "2: 4 | 1: 2 | 1: 2 | 2: 4");
+  EXPECT_EQ(text(3, 4), "1: 4 | 2: 2 | 2: 2 | 1: 4");
+  // Of six ranks 1, 3, 4 and 5 go on, over four chunks.
+  EXPECT_EQ(text(0, 6), "1: 8");
+  EXPECT_EQ(text(1, 6), "4: 4 | 3: 2 | 3: 2 | 4: 4 | 0: 8");
+  EXPECT_EQ(text(4, 6), "1: 4 | 5: 2 | 5: 2 | 1: 4");
+}
+
+TEST(Rabenseifner, CountsOnACommunicatorWhatThePlansSay) {
+  for (const int p : {1, 2, 3, 6, 8, 13})
+    plan_costs::expect_measured(rabenseifner_all_reduce, CommOp::AllReduce, p, 4 * 64,
+                                exact::kFlat);
+}
+
+// 2 L a + 2 n (q - 1) / q b + n (q - 1) / q g; where pairs fold, n before, which is added, and
+// after.
+TEST(Rabenseifner, TakesTheTimeOfItsFormulaFor2To64Ranks) {
+  for (const Network& network : plan_costs::flat_networks())
+    for (int p = 2; p <= 64; ++p) {
+      SCOPED_TRACE(testing::Message() << p << " ranks, " << plan_costs::text_of(network));
+      const auto [alpha, beta] = network.link;
+      const double gamma = network.reduce_seconds_per_byte;
+      const auto q = static_cast<double>(power_below(p));
+      const auto L = static_cast<double>(log2_ceil(static_cast<int>(power_below(p))));
+      const double n = 4 * 64 * q, all_but_one = n / q * (q - 1), folded = is_power(p) ? 0 : n;
+      const std::int64_t folds = is_power(p) ? 0 : 1, steps = 2 * static_cast<std::int64_t>(L);
+      const Cost found = plan_costs::counted(rabenseifner_all_reduce, CommOp::AllReduce, p,
+                                             static_cast<std::int64_t>(n), network);
+      plan_costs::expect_equal(
+          found, {.steps = steps + 2 * folds,
+                  .messages = steps + folds,
+                  .bytes = 2 * all_but_one + folded,
+                  .added_bytes = all_but_one + folded,
+                  .total_bytes = 2 * (p - 1) * n,
+                  .seconds = 2 * L * alpha + 2 * all_but_one * beta + all_but_one * gamma +
+                             static_cast<double>(folds) * 2 * alpha + folded * (2 * beta + gamma)});
+    }
+}
+
+}  // namespace
+}  // namespace aisc::plan_runs

@@ -1,0 +1,76 @@
+// The sum at rank 0: values, the order of additions, and what it costs to send all to one.
+#include "09_collectives/naive.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/09_collectives/run_plans.h"
+#include "tests/support/drawn.h"
+
+namespace aisc::plan_runs {
+namespace {
+
+Collective all_reduce(std::int64_t count) { return call(CommOp::AllReduce, count); }
+
+void expect_sums(int p, std::int64_t n) {
+  auto memory = each_of(p, [&](int r) { return inout(r, n); });
+  run(plans_of(naive_all_reduce, all_reduce(n), p), memory);
+  expect_outs(memory, [&](int, auto i) { return sum(p, i); });
+}
+
+TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {
+  EXPECT_EQ(outputs(naive_all_reduce, all_reduce(2), {{1, 2}, {10, 20}, {100, 200}}),
+            (Rows{{111, 222}, {111, 222}, {111, 222}}));
+}
+
+TEST(NaiveAllReduce, SumsOnEveryRank) {
+  for_sizes_and_counts(expect_sums);
+  for (int k = 0; k < 5; ++k) {
+    const int p = static_cast<int>(drawn("ranks of NaiveAllReduce" + std::to_string(k), 2, 20));
+    const auto n = drawn("count of NaiveAllReduce" + std::to_string(k), 1, 3000);
+    SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
+    expect_sums(p, n);
+  }
+}
+
+TEST(NaiveAllReduce, AddsInTheOrderOfTheRanksAndGivesAllTheSameBits) {
+  for (const int p : {2, 3, 7, 16}) {
+    std::vector<float> expected;
+    for (int i = 0; i < 1000; ++i) {
+      float sum = losing_bits(0, i);
+      for (int r = 1; r < p; ++r) sum += losing_bits(r, i);
+      expected.push_back(sum);
+    }
+    for (const auto& out : sums_that_lose_bits(naive_all_reduce, p))
+      EXPECT_EQ(out, expected) << p << " ranks";
+  }
+}
+
+TEST(NaiveAllReduce, RankZeroSendsAndAddsAsMuchAsAllOthersTogether) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    const bool is_sent = p > 1 && n > 0;
+    for (int r = 0; r < p; ++r) {
+      const Traffic t = traffic_of(naive_all_reduce(all_reduce(n), r, p));
+      EXPECT_EQ(t.steps, is_sent ? 2 : 0) << "rank " << r;
+      EXPECT_EQ(t.messages, !is_sent ? 0 : r == 0 ? p - 1 : 1) << "rank " << r;
+      EXPECT_EQ(t.elements, r == 0 ? (p - 1) * n : n) << "rank " << r;
+      EXPECT_EQ(t.added, r == 0 ? (p - 1) * n : 0) << "rank " << r;
+    }
+  });
+}
+
+TEST(NaiveAllReduce, RunsAsPlannedOnThreads) {
+  for (const int p : {1, 2, 3, 7, 16}) expect_runs_as_planned(naive_all_reduce, all_reduce(40), p);
+}
+
+TEST(NaiveAllReduce, TakesTheTimeOfItsFormulaFor1To64Ranks) {
+  for (int p = 1; p <= 64; ++p)
+    for (const std::int64_t n : {1, 256, 65'536}) {
+      const double bytes = exact::bytes(static_cast<double>((p - 1) * n));
+      EXPECT_EQ(simulated_seconds(naive_all_reduce, all_reduce(n), p),
+                p == 1 ? 0 : 2 * (exact::kAlpha + bytes * exact::kBeta) + bytes * exact::kGamma)
+          << p << " ranks, count " << n;
+    }
+}
+
+}  // namespace
+}  // namespace aisc::plan_runs

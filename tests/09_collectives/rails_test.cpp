@@ -1,0 +1,190 @@
+// All-to-all along rails: values, who sends what to whom, and the time on a network whose cards of
+// equal number share a switch, and in which all other messages between nodes pass one spine.
+#include "09_collectives/rails.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "tests/09_collectives/plan_costs.h"
+#include "tests/comm/plan_runs.h"
+#include "tests/support/drawn.h"
+#include "tests/support/message_of.h"
+
+namespace aisc::plan_runs {
+namespace {
+
+using exact::kAlpha, exact::kBeta;
+using plan_costs::sends_of;
+
+PlanMaker rails(int g) {
+  return [g](const Collective& c, int rank, int size) { return rail_all_to_all(c, rank, size, g); };
+}
+
+// m nodes of g ranks.
+Total run_all_to_all(int m, int g, std::int64_t c) {
+  SCOPED_TRACE(testing::Message() << m << " nodes of " << g << ", count " << c);
+  const int p = m * g;
+  Collective collective = call(CommOp::AllToAll, c);
+  collective.send_counts.assign(static_cast<std::size_t>(p), c);
+  collective.recv_counts = collective.send_counts;
+  const auto plans = plans_of(rails(g), collective, p);
+  auto memory = each_of(p, [&](int r) { return apart(r, p * c, p * c); });
+  const Total total = run(plans, memory);
+  expect_outs(memory, [&](int r, auto i) { return value(i / c, r * c + i % c); });
+  return total;
+}
+
+TEST(RailAllToAll, TransposesChunksOverRanks) {
+  for (const int m : {1, 2, 3, 4, 7})
+    for (const int g : {1, 2, 3, 4, 8})
+      for (const std::int64_t c : {0, 1, 5, 100}) run_all_to_all(m, g, c);
+}
+
+TEST(RailAllToAll, WorksForDrawnSizes) {
+  run_all_to_all(static_cast<int>(drawn("nodes of RailAllToAll", 2, 9)),
+                 static_cast<int>(drawn("ranks per node of RailAllToAll", 2, 9)),
+                 drawn("elements of RailAllToAll", 1, 100));
+}
+
+// In the node a rank gives each other n / g, along the rail each other node n / m.
+TEST(RailAllToAll, SendsOneMessageToEachRankOfTheNodeAndOfTheRail) {
+  for (const int m : {1, 2, 3, 4, 7})
+    for (const int g : {1, 2, 3, 4, 8}) {
+      const Total total = run_all_to_all(m, g, 10);
+      const std::int64_t n = 10 * m * g;
+      EXPECT_EQ(total.most.messages, (g - 1) + (m - 1));
+      EXPECT_EQ(total.rounds, (g - 1) + (m - 1));
+      EXPECT_EQ(total.most.steps, 1 + (g - 1) + (m - 1));  // the first packs
+      EXPECT_EQ(total.most.elements, n / g * (g - 1) + n / m * (m - 1));
+      EXPECT_EQ(total.sum.elements, m * g * total.most.elements);
+      EXPECT_EQ(total.sum.added, 0);
+    }
+}
+
+// Three nodes of two: rank 0 gives rank 1 what is for 1, 3 and 5; then it sends rank 2, and 4, what
+// ranks 0 and 1 have for it.
+TEST(RailAllToAll, GoesToTheRailInTheNodeAndThenAlongTheRail) {
+  const auto text = [](int rank) {
+    return sends_of(rail_all_to_all(call(CommOp::AllToAll, 10), rank, 6, 2));
+  };
+  EXPECT_EQ(text(0), "1: 30 | 2: 20 | 4: 20");
+  EXPECT_EQ(text(3), "2: 30 | 5: 20 | 1: 20");
+  EXPECT_EQ(text(5), "4: 30 | 1: 20 | 3: 20");
+}
+
+// Two nodes of two, chunks of one element: rank r has 10 r + k for rank k.
+TEST(RailAllToAll, TransposesByHand) {
+  const auto plans = plans_of(rails(2), call(CommOp::AllToAll, 1), 4);
+  std::vector<Memory> memory;
+  for (const std::int64_t a : {0, 10, 20, 30})
+    memory.push_back(
+        {{a, a + 1, a + 2, a + 3, kPoison, kPoison, kPoison, kPoison}, {0, 4}, {4, 4}});
+  run(plans, memory);
+  expect_outs(memory, [](int r, std::int64_t i) { return 10 * i + r; });
+}
+
+TEST(RailAllToAll, RefusesWhatItCannotDo) {
+  const auto refusal = [](CommOp op, int size, int g) {
+    return message_of([&] { rail_all_to_all(call(op, 1), 0, size, g); });
+  };
+  EXPECT_EQ(refusal(CommOp::AllToAll, 4, 0),
+            "rail all_to_all: ranks_per_node 0, at least 1 expected");
+  EXPECT_EQ(refusal(CommOp::AllToAll, 6, 4),
+            "rail all_to_all: 6 ranks, a multiple of ranks_per_node 4 expected");
+  EXPECT_EQ(refusal(CommOp::AllToAllV, 4, 2),
+            "rail all_to_all: the call is an all_to_all_v, equal counts expected");
+}
+
+// Wires out and in: of each GPU to its node's switch, of its card to the switch of its rail, and of
+// each node, one for all that crosses rails, to the spine. A message is as fast as the slowest.
+constexpr double kCardAlpha = 4 * kAlpha, kCardBeta = 4 * kBeta;
+constexpr double kSpineAlpha = 8 * kAlpha, kSpineBeta = 8 * kBeta;
+Network rail_network(int m, int g) {
+  const int p = m * g;
+  const auto gpu = [](int r) { return 2 * r; };  // out; in is the next
+  const auto card = [&](int r) { return 2 * (p + r); };
+  const auto spine = [&](int r) { return 2 * (2 * p + r / g); };
+  const auto ranks = static_cast<std::size_t>(p), nodes = static_cast<std::size_t>(m);
+  Network network;
+  network.wire_seconds_per_byte.assign(2 * ranks, kBeta);
+  network.wire_seconds_per_byte.resize(4 * ranks, kCardBeta);
+  network.wire_seconds_per_byte.resize(4 * ranks + 2 * nodes, kSpineBeta);
+  for (int a = 0; a < p; ++a)
+    for (int b = 0; b < p; ++b) {
+      if (a / g == b / g)
+        network.routes.push_back({kAlpha, {gpu(a), gpu(b) + 1}});
+      else if (a % g == b % g)
+        network.routes.push_back({kCardAlpha, {card(a), card(b) + 1}});
+      else
+        network.routes.push_back({kSpineAlpha, {card(a), spine(a), spine(b) + 1, card(b) + 1}});
+    }
+  return network;
+}
+
+double simulated(const PlanMaker& maker, int m, int g, std::int64_t chunk_bytes) {
+  const int p = m * g;
+  return simulate(maker, call_of(CommOp::AllToAll, p, p * chunk_bytes), p, rail_network(m, g))
+      .seconds;
+}
+
+TEST(RailAllToAll, CrossesNoRails) {
+  constexpr int m = 3, g = 4, p = m * g;
+  constexpr std::int64_t n = 4 * 10 * p;
+  const auto found = plan_costs::measured(rails(g), CommOp::AllToAll, p, n, rail_network(m, g));
+  for (int r = 0; r < p; ++r)
+    for (const auto& [peer, sent] : found.stats[static_cast<std::size_t>(r)].peers) {
+      const bool in_node = peer / g == r / g;
+      EXPECT_TRUE(in_node || peer % g == r % g) << "rank " << r << " sends to " << peer;
+      EXPECT_EQ(sent.messages, 1) << "rank " << r << " to " << peer;
+      EXPECT_EQ(sent.wire_bytes, in_node ? n / g : n / m) << "rank " << r << " to " << peer;
+    }
+}
+
+// No two messages ever share a wire.
+TEST(RailAllToAll, TakesTheTimeOfItsTwoPhases) {
+  for (const int m : {1, 2, 3, 4, 8})
+    for (const int g : {1, 2, 3, 4, 8})
+      for (const std::int64_t chunk : {4, 256, 4096}) {
+        const auto z = static_cast<double>(chunk);
+        EXPECT_EQ(simulated(rails(g), m, g, chunk),
+                  (g - 1) * (kAlpha + m * z * kBeta) + (m - 1) * (kCardAlpha + g * z * kCardBeta))
+            << m << " nodes of " << g << ", chunks of " << chunk;
+      }
+}
+
+// Direct, two nodes of two. To the right: 1 to 2 and 3 to 0 cross rails, each alone on its spine,
+// and all wait for them; then all go along their rail; then 0 to 3 and 2 to 1 cross.
+TEST(RailAllToAll, BeatsDirectMessagesOverTwoNodesOfTwo) {
+  for (const std::int64_t chunk : {4, 256, 4096}) {
+    const auto z = static_cast<double>(chunk);
+    const double direct = 2 * (kSpineAlpha + z * kSpineBeta) + (kCardAlpha + z * kCardBeta);
+    EXPECT_EQ(simulated(pairwise_all_to_all, 2, 2, chunk), direct);
+    const double by_rails = (kAlpha + 2 * z * kBeta) + (kCardAlpha + 2 * z * kCardBeta);
+    EXPECT_EQ(simulated(rails(2), 2, 2, chunk), by_rails);
+    EXPECT_LT(by_rails, direct);
+  }
+}
+
+// Direct, a node's spine alone needs longer than both phases: it passes what g ranks have for the
+// g - 1 other rails of m - 1 nodes.
+TEST(RailAllToAll, BeatsTheSpineThatDirectMessagesPass) {
+  for (const int m : {2, 3, 4, 8})
+    for (const int g : {3, 4, 8}) {
+      constexpr std::int64_t kChunk = 65536;
+      const double spine = g * (g - 1) * (m - 1) * kChunk * kSpineBeta;
+      EXPECT_GE(simulated(pairwise_all_to_all, m, g, kChunk), spine) << m << " nodes of " << g;
+      EXPECT_LT(simulated(rails(g), m, g, kChunk), spine) << m << " nodes of " << g;
+    }
+}
+
+TEST(RailAllToAll, CountsOnACommunicatorWhatThePlansSay) {
+  for (const auto& [m, g] : {std::pair(1, 1), std::pair(2, 2), std::pair(3, 2), std::pair(2, 4)}) {
+    const std::int64_t n = 4 * 12 * m * g;
+    plan_costs::expect_measured(rails(g), CommOp::AllToAll, m * g, n, rail_network(m, g));
+    plan_costs::expect_measured(rails(g), CommOp::AllToAll, m * g, n, exact::kFlat);
+  }
+}
+
+}  // namespace
+}  // namespace aisc::plan_runs

@@ -1,0 +1,272 @@
+// Rings over any order of the ranks, alone and several at once.
+#include "09_collectives/ring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "common/core/rng.h"
+#include "tests/09_collectives/run_plans.h"
+#include "tests/support/drawn.h"
+
+namespace aisc::plan_runs {
+namespace {
+
+using testing::HasSubstr;
+
+Collective all_reduce(std::int64_t count) { return call(CommOp::AllReduce, count); }
+
+// 0 .. p - 1.
+Ring ordered(int p) {
+  Ring ring;
+  for (int r = 0; r < p; ++r) ring.push_back(r);
+  return ring;
+}
+Ring backwards(int p) {
+  Ring ring = ordered(p);
+  std::reverse(ring.begin(), ring.end());
+  return ring;
+}
+// Another order for each `number`, and each seed.
+Ring shuffled(int p, std::uint64_t number) {
+  const Philox random(test_seed(), "order of a ring", number);
+  Ring ring = ordered(p);
+  for (std::size_t r = ring.size() - 1; r > 0; --r)
+    std::swap(ring[r], ring[random.below(r, r + 1)]);
+  return ring;
+}
+
+PlanMaker along(const Ring& ring) {
+  return
+      [ring](const Collective& c, int rank, int) { return ring_all_reduce_along(c, rank, ring); };
+}
+
+void expect_sums(const PlanMaker& maker, int p, std::int64_t n) {
+  auto memory = each_of(p, [&](int r) { return inout(r, n); });
+  run(plans_of(maker, all_reduce(n), p), memory);
+  expect_outs(memory, [&](int, auto i) { return sum(p, i); });
+}
+
+TEST(RingAllReduceAlong, AddsThreeRanksWorkedOutByHand) {
+  EXPECT_EQ(outputs(along({0, 2, 1}), all_reduce(4),
+                    {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),
+            (Rows(3, {111, 222, 333, 444})));
+}
+
+TEST(RingAllReduceAlong, SumsOnEveryRankInAnyOrder) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    for (const Ring& ring : {ordered(p), backwards(p), shuffled(p, 1)}) {
+      SCOPED_TRACE(testing::PrintToString(ring));
+      expect_sums(along(ring), p, n);
+    }
+  });
+  for (std::uint64_t k = 0; k < 5; ++k) {
+    const int p = static_cast<int>(drawn("ranks of RingAllReduceAlong" + std::to_string(k), 2, 20));
+    const auto n = drawn("count of RingAllReduceAlong" + std::to_string(k), 1, 3000);
+    SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
+    expect_sums(along(shuffled(p, k)), p, n);
+  }
+}
+
+TEST(RingAllReduceAlong, GivesAllRanksTheSameBitsAsAnyRingInThatOrder) {
+  for (const int p : kSizes) {
+    const auto outs = sums_that_lose_bits(along(ordered(p)), p);
+    for (const auto& out : outs) EXPECT_EQ(out, outs[0]) << p << " ranks";
+    EXPECT_EQ(outs, sums_that_lose_bits(ring_all_reduce, p)) << p << " ranks";
+    const auto others = sums_that_lose_bits(along(shuffled(p, 2)), p);
+    for (const auto& out : others) EXPECT_EQ(out, others[0]) << p << " ranks";
+  }
+}
+
+TEST(RingAllReduceAlong, SendsToTheNextAndReceivesFromTheOneBefore) {
+  for (const int p : {2, 3, 7, 16}) {
+    const Ring ring = shuffled(p, 3);
+    SCOPED_TRACE(testing::PrintToString(ring));
+    for (int i = 0; i < p; ++i) {
+      const auto at = [&](int k) { return ring[static_cast<std::size_t>((k + p) % p)]; };
+      const Plan plan = ring_all_reduce_along(all_reduce(4 * p), at(i), ring);
+      const std::size_t times = 2 * (ring.size() - 1);
+      EXPECT_EQ(receivers(plan), std::vector<int>(times, at(i + 1))) << "rank " << at(i);
+      EXPECT_EQ(senders(plan), std::vector<int>(times, at(i - 1))) << "rank " << at(i);
+    }
+  }
+}
+
+// Position i sends in the first half all chunks but i + 1, in the second all but i + 2.
+TEST(RingAllReduceAlong, SendsTwiceTheBufferLessTwoChunksIn2PMinus2Steps) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    const Ring ring = shuffled(p, 4);
+    for (int i = 0; i < p; ++i) {
+      const int rank = ring[static_cast<std::size_t>(i)];
+      const Traffic t = traffic_of(ring_all_reduce_along(all_reduce(n), rank, ring));
+      EXPECT_EQ(t.elements, 2 * n - chunk_count(n, i + 1, p) - chunk_count(n, i + 2, p)) << rank;
+      EXPECT_EQ(t.added, n - chunk_count(n, i, p)) << rank;
+      if (n < p) continue;  // empty chunks are not sent
+      EXPECT_EQ(t.messages, 2 * (p - 1)) << rank;
+      EXPECT_EQ(t.steps, 2 * (p - 1)) << rank;
+    }
+  });
+}
+
+TEST(RingAllReduceAlong, RunsAsPlannedOnThreads) {
+  for (const int p : {1, 2, 3, 7, 16})
+    for (const std::int64_t n : {3, 100})
+      expect_runs_as_planned(along(shuffled(p, 5)), all_reduce(n), p);
+}
+
+TEST(RingAllReduceAlong, TakesTheTimeOfItsFormulaFor1To64Ranks) {
+  for (int p = 1; p <= 64; ++p)
+    for (const std::int64_t chunk : {1, 256, 4096})
+      EXPECT_EQ(simulated_seconds(along(shuffled(p, 6)), all_reduce(p * chunk), p),
+                (p - 1) * (2 * exact::message(static_cast<double>(chunk)) +
+                           exact::bytes(static_cast<double>(chunk)) * exact::kGamma))
+          << p << " ranks, chunks of " << chunk;
+}
+
+TEST(RingAllReduceAlong, RejectsOrdersThatAreNotOfEveryRankOnce) {
+  const auto message = [](const Ring& ring) {
+    return message_of([&] { (void)ring_all_reduce_along(all_reduce(4), 0, ring); });
+  };
+  EXPECT_THAT(message({}), HasSubstr("no ranks"));
+  EXPECT_THAT(message({0, 1, 3}), HasSubstr("ring of 3: rank 3 is not one of [0, 3)"));
+  EXPECT_THAT(message({0, -1, 2}), HasSubstr("ring of 3: rank -1 is not one of [0, 3)"));
+  EXPECT_THAT(message({0, 2, 1, 2}), HasSubstr("ring of 4: rank 2 is there twice"));
+}
+
+// Rings of all kinds: the same twice, opposite directions, and others.
+std::vector<Ring> rings_of(int p, int m) {
+  std::vector<Ring> rings{ordered(p), ordered(p), backwards(p)};
+  for (int k = 3; k < m; ++k) rings.push_back(shuffled(p, static_cast<std::uint64_t>(k)));
+  rings.resize(static_cast<std::size_t>(m));
+  return rings;
+}
+
+TEST(AllReduceAlong, SumsOnEveryRank) {
+  for (int m = 1; m <= 5; ++m) {
+    for_sizes_and_counts([m](int p, std::int64_t n) {
+      SCOPED_TRACE(testing::Message() << m << " rings");
+      expect_sums(all_reduce_along(rings_of(p, m)), p, n);
+    });
+    for (std::int64_t n = 0; n < 40; ++n) {
+      SCOPED_TRACE(testing::Message() << m << " rings, count " << n);
+      for (const int p : {2, 3, 5}) expect_sums(all_reduce_along(rings_of(p, m)), p, n);
+    }
+  }
+}
+
+TEST(AllReduceAlong, EachRingCarriesItsPart) {
+  constexpr int p = 5, m = 3;
+  constexpr std::int64_t n = 101;
+  const std::vector<Ring> rings{ordered(p), backwards(p), {0, 2, 4, 1, 3}};
+  for (int r = 0; r < p; ++r) {
+    const Plan plan = all_reduce_along(rings)(all_reduce(n), r, p);
+    for (int k = 0; k < m; ++k) {
+      const Ring& ring = rings[static_cast<std::size_t>(k)];
+      const auto i = std::find(ring.begin(), ring.end(), r) - ring.begin();
+      const int next = ring[static_cast<std::size_t>((i + 1) % p)];
+      const Piece part = chunk_of(Where::Out, n, k, m);
+      int messages = 0;
+      for (const PlanAction& action : plan.actions) {
+        if (action.kind != PlanAction::Kind::Send || action.peer != next) continue;
+        ++messages;
+        EXPECT_EQ(action.from.where, Where::Out);
+        EXPECT_GE(action.from.begin, part.begin) << "rank " << r << ", ring " << k;
+        EXPECT_LE(action.from.begin + action.from.count, part.begin + part.count)
+            << "rank " << r << ", ring " << k;
+      }
+      EXPECT_EQ(messages, 2 * (p - 1)) << "rank " << r << ", ring " << k;
+    }
+  }
+}
+
+TEST(AllReduceAlong, ShortBuffersUseAsManyRingsAsHaveAnElementPerRank) {
+  const auto receivers_of = [](std::int64_t n) {
+    std::vector<int> all = receivers(all_reduce_along(rings_of(5, 3))(all_reduce(n), 0, 5));
+    return all.size() / 8;  // messages of a ring
+  };
+  EXPECT_EQ(receivers_of(5), 1u);
+  EXPECT_EQ(receivers_of(9), 1u);
+  EXPECT_EQ(receivers_of(10), 2u);
+  EXPECT_EQ(receivers_of(14), 2u);
+  EXPECT_EQ(receivers_of(15), 3u);
+  EXPECT_EQ(receivers_of(500), 3u);
+}
+
+TEST(AllReduceAlong, GivesAllRanksTheSameBits) {
+  for (const int p : kSizes) {
+    const auto outs = sums_that_lose_bits(all_reduce_along(rings_of(p, 4)), p);
+    for (const auto& out : outs) EXPECT_EQ(out, outs[0]) << p << " ranks";
+  }
+}
+
+TEST(AllReduceAlong, RunsAsPlannedOnThreads) {
+  for (const int p : {1, 2, 3, 7})
+    for (const std::int64_t n : {3, 100})
+      expect_runs_as_planned(all_reduce_along(rings_of(p, 4)), all_reduce(n), p);
+}
+
+// A rank has one link out, which all rings pass: nothing is won.
+TEST(AllReduceAlong, TakesAsLongAsOneRingWhereARankHasOneLink) {
+  for (const int p : kSizes) {
+    const std::int64_t n = 12 * p;
+    EXPECT_EQ(simulated_seconds(all_reduce_along(rings_of(p, 4)), all_reduce(n), p),
+              simulated_seconds(all_reduce_along({ordered(p)}), all_reduce(n), p))
+        << p << " ranks";
+  }
+}
+
+// Cables between neighbours: wire r leads from r to r + 1, wire p + r from r + 1 to r.
+Network cables_round(int p) {
+  Network network{.reduce_seconds_per_byte = exact::kGamma};
+  const auto ranks = static_cast<std::size_t>(p);
+  network.wire_seconds_per_byte.assign(2 * ranks, exact::kBeta);
+  network.routes.assign(ranks * ranks, {.latency_seconds = exact::kAlpha});
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::size_t next = (r + 1) % ranks;
+    network.routes[r * ranks + next].wires = {static_cast<int>(r)};
+    network.routes[next * ranks + r].wires = {static_cast<int>(ranks + r)};
+  }
+  return network;
+}
+
+TEST(AllReduceAlong, OppositeDirectionsHalveTheBytesWhereEachHasItsOwnWires) {
+  for (const int p : {3, 4, 5, 8, 16, 33}) {
+    const double chunk = 512;  // of one ring alone
+    const Collective c = all_reduce(512 * p);
+    const Network network = cables_round(p);
+    const double added = (p - 1) * exact::bytes(chunk) * exact::kGamma;
+    EXPECT_EQ(simulated_seconds(all_reduce_along({ordered(p)}), c, p, network),
+              2 * (p - 1) * exact::message(chunk) + added)
+        << p << " ranks";
+    EXPECT_EQ(simulated_seconds(all_reduce_along({ordered(p), backwards(p)}), c, p, network),
+              2 * (p - 1) * exact::message(chunk / 2) + added)
+        << p << " ranks";
+  }
+}
+
+TEST(Rings, NaturalRingIsTheOrderOfTheRanks) {
+  EXPECT_EQ(natural_ring(1), Ring{0});
+  EXPECT_EQ(natural_ring(5), (Ring{0, 1, 2, 3, 4}));
+}
+
+TEST(Rings, ThatDoNotFitTogetherAreRejected) {
+  const auto message = [](const std::vector<Ring>& rings) {
+    return message_of([&] { (void)all_reduce_along(rings); });
+  };
+  EXPECT_THAT(message({}), HasSubstr("all_reduce_along: no rings"));
+  EXPECT_THAT(message({{0, 1}, {}}), HasSubstr("ring: no ranks"));
+  EXPECT_THAT(message({{0, 1}, {1, 1}}), HasSubstr("ring of 2: rank 1 is there twice"));
+  EXPECT_THAT(message({{0, 1, 2}, {1, 0}}), HasSubstr("rings of 3 and of 2 ranks"));
+}
+
+TEST(Rings, OfAnotherNumberOfRanksThanTheCallAreRejected) {
+  EXPECT_EQ(message_of([] {
+              (void)all_reduce_along({{0, 1, 2}})(all_reduce(4), 0, 4);
+            }),
+            "all_reduce_along: rings of 3 ranks, the call is of 4");
+}
+
+}  // namespace
+}  // namespace aisc::plan_runs

@@ -1,0 +1,374 @@
+// The rings that the search finds: do they fit, could there be more, and what are they worth?
+#include "09_collectives/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "09_collectives/simulate.h"
+#include "tests/09_collectives/along.h"
+#include "tests/support/drawn.h"
+#include "tests/support/exact_network.h"
+#include "tests/support/message_of.h"
+
+namespace aisc {
+namespace {
+
+using Kind = Vertex::Kind;
+constexpr double kGigabyte = 1e9;
+
+// Every order holds all ranks once, and all channels together leave every wire its rate. Of a chain
+// each hop goes there and back, and none leads from its end to its beginning.
+void expect_fit(const Topology& t, const Channels& channels, int directions) {
+  const Network network = t.network();
+  std::vector<double> load(network.wire_seconds_per_byte.size());
+  ASSERT_FALSE(channels.orders.empty());
+  for (const Order& order : channels.orders) {
+    ASSERT_EQ(std::set<int>(order.begin(), order.end()).size(), order.size());
+    ASSERT_EQ(static_cast<int>(order.size()), t.ranks());
+    const std::size_t hops = order.size() - (directions == 2 ? 1 : 0);
+    for (std::size_t i = 0; i < hops; ++i) {
+      const int a = order[i], b = order[(i + 1) % order.size()];
+      ASSERT_TRUE(a >= 0 && a < t.ranks());
+      for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+        if (from == b && directions == 1) continue;
+        for (const int wire : network.routes[static_cast<std::size_t>(from * t.ranks() + to)].wires)
+          load[static_cast<std::size_t>(wire)] += channels.bytes_per_second;
+      }
+    }
+  }
+  for (std::size_t wire = 0; wire < load.size(); ++wire)
+    EXPECT_LE(load[wire], t.bytes_per_second(static_cast<int>(wire)) * (1 + 1e-6))
+        << "wire from " << t.name_of(t.ends_of(static_cast<int>(wire)).first);
+}
+
+void expect_channels(const Channels& channels, std::size_t count, double gigabytes) {
+  EXPECT_EQ(channels.orders.size(), count);
+  EXPECT_EQ(channels.bytes_per_second, gigabytes * kGigabyte);
+}
+
+TEST(FindRings, OfAPcieTreePassesEachCableOnceInEachDirection) {
+  const Topology t = pcie_tree();
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_channels(rings, 1, 10);  // what one processor sends the other
+  const std::vector<int> times = crossings(t, rings.orders);
+  for (int wire = 0; wire < static_cast<int>(times.size()); ++wire) {
+    const auto [a, b] = t.ends_of(wire);
+    const bool is_card = t.vertices()[static_cast<std::size_t>(a)].kind == Kind::Card ||
+                         t.vertices()[static_cast<std::size_t>(b)].kind == Kind::Card;
+    EXPECT_EQ(times[static_cast<std::size_t>(wire)], is_card ? 0 : 1) << t.name_of(a);
+  }
+}
+
+// No more is possible: each GPU has six NVLinks out, and every ring leaves each GPU once. NVIDIA
+// calls the machine three interwoven rings.
+TEST(FindRings, OfADgx1AreThreeInBothDirections) {
+  const Topology t = dgx1();
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_channels(rings, 6, 25);
+  EXPECT_EQ(rings.total_bytes_per_second(), 150 * kGigabyte);
+  std::multiset<Order> there(rings.orders.begin(), rings.orders.end()), back;
+  for (Order order : rings.orders) {
+    EXPECT_EQ(order.front(), 0);
+    std::reverse(order.begin() + 1, order.end());
+    back.insert(order);
+  }
+  EXPECT_EQ(there, back);
+}
+
+TEST(FindRings, OfNvswitchesTakeAllThatAGpuHas) {
+  const Topology t = nvswitch_node();
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_channels(rings, 1, 300);
+}
+
+// On GPUs in a bad order the same rings are found, under other numbers.
+TEST(FindRings, DoNotDependOnTheOrderOfRanks) {
+  const Topology t = dgx1().with_ranks(std::vector<int>{3, 6, 0, 5, 1, 7, 2, 4});
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_channels(rings, 6, 25);
+}
+
+// Every node is passed in one piece, the same way, and entered and left by the same rail.
+void expect_nodes_alike(const Topology& t, const Channels& rings) {
+  const int nodes = t.nodes(), gpus = t.ranks() / nodes;
+  for (const Order& order : rings.orders)
+    for (int i = 0; i < t.ranks(); ++i) {
+      const Vertex &gpu = t.gpu(order[static_cast<std::size_t>(i)]),
+                   &first = t.gpu(order[static_cast<std::size_t>(i % gpus)]);
+      EXPECT_EQ(gpu.node, i / gpus);
+      EXPECT_EQ(gpu.number, first.number);
+    }
+  const std::vector<int> times = crossings(t, rings.orders);
+  for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
+    if (t.vertices()[static_cast<std::size_t>(t.ends_of(wire).first)].kind == Kind::Spine) {
+      EXPECT_EQ(times[static_cast<std::size_t>(wire)], 0);
+    }
+}
+
+// NVIDIA measured 192 GB/s on such nodes (NVIDIA/nccl issue 812).
+TEST(FindRings, OfNodesWithEightCardsAreEightOnePerCard) {
+  for (const int nodes : {2, 3, 8}) {
+    const Topology t = cluster(nvswitch_node(), nodes, hdr_fabric());
+    const Channels rings = find_rings(t);
+    expect_fit(t, rings, 1);
+    expect_nodes_alike(t, rings);
+    expect_channels(rings, 8, 24);  // PCIe, a little less than a card
+    const std::vector<int> times = crossings(t, rings.orders);
+    for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
+      if (t.vertices()[static_cast<std::size_t>(t.ends_of(wire).first)].kind == Kind::Card) {
+        EXPECT_EQ(times[static_cast<std::size_t>(wire)], 1);
+      }
+  }
+}
+
+TEST(FindRings, OfNodesWithOneCardIsOneThroughIt) {
+  const Topology t = cluster(nvswitch_node(1), 2, hdr_fabric());
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_nodes_alike(t, rings);
+  expect_channels(rings, 1, 24);
+}
+
+TEST(FindRings, OfOtherClustersTakeWhatTheirCardsCarry) {
+  const Topology dgx = cluster(dgx1(), 2, edr_fabric()),
+                 tree = cluster(pcie_tree(), 2, edr_fabric());
+  const Channels four = find_rings(dgx), one = find_rings(tree);
+  expect_fit(dgx, four, 1);
+  expect_nodes_alike(dgx, four);
+  expect_channels(four, 4, 12);
+  expect_fit(tree, one, 1);
+  expect_nodes_alike(tree, one);
+  expect_channels(one, 1, 10);
+}
+
+// Four GPUs with at random 0 to 2 NVLinks between each two: there are six rings in all, so that
+// every choice can be tried.
+struct Small {
+  std::vector<Order> rings;
+  std::vector<int> links;  // [from * 4 + to]
+
+  int most(std::size_t first, std::vector<int>& room) const {
+    int best = 0;
+    for (std::size_t k = first; k < rings.size(); ++k) {
+      bool has_room = true;
+      for (const int change : {-1, 1}) {
+        for (std::size_t i = 0; i < 4; ++i) {
+          int& wire = room[static_cast<std::size_t>(rings[k][i] * 4 + rings[k][(i + 1) % 4])];
+          wire += change;
+          has_room = has_room && wire >= 0;
+        }
+        if (change < 0 && has_room) best = std::max(best, 1 + most(k, room));
+      }
+    }
+    return best;
+  }
+};
+
+TEST(FindRings, MissNoneOnSmallMachines) {
+  for (int machine = 0; machine < 40; ++machine) {
+    SCOPED_TRACE(testing::Message() << "machine " << machine);
+    Small small{.links = std::vector<int>(16)};
+    Topology t;
+    for (int gpu = 0; gpu < 4; ++gpu) t.add(Kind::Gpu, 0);
+    const int pcie = t.add(Kind::PcieSwitch, 0);
+    for (int gpu = 0; gpu < 4; ++gpu) t.connect(gpu, pcie, {0.01, 0});
+    for (int a = 0; a < 4; ++a)
+      for (int b = a + 1; b < 4; ++b) {
+        const int links = static_cast<int>(
+            drawn("links of machine " + std::to_string(machine * 16 + a * 4 + b), 0, 2));
+        for (const int i : {a * 4 + b, b * 4 + a}) small.links[static_cast<std::size_t>(i)] = links;
+        if (links > 0) t.connect(a, b, {static_cast<double>(links), 0});
+      }
+    for (Order order{0, 1, 2, 3}; order[0] == 0;) {
+      small.rings.push_back(order);
+      if (!std::next_permutation(order.begin(), order.end())) break;
+    }
+    double most = 0;  // in links; rings of half a link and less count too
+    for (int parts = 1; parts <= 4; ++parts) {
+      std::vector<int> room = small.links;
+      for (int& wire : room) wire *= parts;
+      most = std::max(most, small.most(0, room) / static_cast<double>(parts));
+    }
+    const Channels rings = find_rings(t);
+    expect_fit(t, rings, 1);
+    if (most > 0) {
+      EXPECT_DOUBLE_EQ(rings.total_bytes_per_second(), most);
+    } else {
+      EXPECT_GE(rings.total_bytes_per_second(), 0.01);  // some hops over the PCIe switch
+      EXPECT_LT(rings.bytes_per_second, 0.02);
+    }
+  }
+}
+
+// A third ring would have room on the PCIe switch.
+TEST(FindRings, KeepToNvlinkWhereItConnectsAll) {
+  Topology t;
+  for (int gpu = 0; gpu < 4; ++gpu) t.add(Kind::Gpu, 0);
+  const int pcie = t.add(Kind::PcieSwitch, 0);
+  for (int gpu = 0; gpu < 4; ++gpu) t.connect(gpu, pcie, {kGigabyte, 0});
+  for (int gpu = 0; gpu < 4; ++gpu) t.connect(gpu, (gpu + 1) % 4, {kGigabyte, 0});
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_channels(rings, 2, 1);
+}
+
+TEST(FindRings, AreTheSameEachTime) {
+  for (const Topology& t : {dgx1(), cluster(nvswitch_node(), 2, hdr_fabric())})
+    EXPECT_EQ(find_rings(t).orders, find_rings(t).orders);
+}
+
+TEST(FindRings, KeepToTheirLimits) {
+  EXPECT_EQ(find_rings(dgx1(), {.most_channels = 2}).orders.size(), 2u);
+  EXPECT_EQ(message_of([] { find_rings(dgx1(), {.steps = 5}); }),
+            "search: no channel through 8 GPUs found in 5 steps");
+}
+
+TEST(FindRings, SayWhatHasNone) {
+  Topology t;
+  t.add(Kind::Gpu, 0);
+  EXPECT_EQ(message_of([&] { find_rings(t); }), "search: 1 ranks, at least 2 expected");
+  Topology uneven;
+  for (const int node : {0, 0, 1}) uneven.add(Kind::Gpu, node);
+  EXPECT_EQ(message_of([&] { find_rings(uneven); }),
+            "search: 2 GPUs in node 0, 1 in node 1, equally many expected");
+}
+
+// Both directions of 24 NVLinks, 7 for each chain.
+TEST(FindChains, OfADgx1AreThree) {
+  const Topology t = dgx1();
+  const Channels chains = find_chains(t);
+  expect_fit(t, chains, 2);
+  expect_channels(chains, 3, 25);
+}
+
+// A GPU in the middle of a chain sends up and down: half of its link for each.
+TEST(FindChains, HaveHalfALinkWhereOneIsAllThatAGpuHas) {
+  const Topology nvswitch = nvswitch_node(), tree = pcie_tree();
+  const Channels of_nvswitch = find_chains(nvswitch), of_tree = find_chains(tree);
+  expect_fit(nvswitch, of_nvswitch, 2);
+  expect_channels(of_nvswitch, 1, 150);
+  expect_fit(tree, of_tree, 2);
+  expect_channels(of_tree, 1, 6);
+}
+
+TEST(FindChains, AreOfOneNode) {
+  EXPECT_EQ(message_of([] { find_chains(cluster(dgx1(), 2, edr_fabric())); }),
+            "search: chains through 2 nodes, 1 expected");
+}
+
+const Order kNatural{0, 1, 2, 3, 4, 5, 6, 7};
+const Order kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};  // each hop from one processor to the other
+const Order kBySwitches{0, 2, 4, 6, 1, 3, 5, 7};   // each hop from one PCIe switch to another
+
+int crossings_between(const Topology& t, const Order& ring, const std::string& a,
+                      const std::string& b) {
+  const std::vector<int> times = crossings(t, std::vector<Order>{ring});
+  for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
+    if (t.name_of(t.ends_of(wire).first) == a && t.name_of(t.ends_of(wire).second) == b)
+      return times[static_cast<std::size_t>(wire)];
+  ADD_FAILURE() << "no wire from " << a << " to " << b;
+  return -1;
+}
+
+// Of eight hops in the bad order four lead from CPU 0 to CPU 1, and four back; each switch sends up
+// what its two GPUs send.
+TEST(Crossings, AreCountedByHandOnThePcieTree) {
+  const Topology t = pcie_tree();
+  EXPECT_EQ(crossings_between(t, kInterleaved, "CPU 0", "CPU 1"), 4);
+  EXPECT_EQ(crossings_between(t, kInterleaved, "CPU 1", "CPU 0"), 4);
+  EXPECT_EQ(crossings_between(t, kInterleaved, "PCIe switch 0", "CPU 0"), 2);
+  EXPECT_EQ(crossings_between(t, kInterleaved, "GPU 3", "PCIe switch 1"), 1);
+  EXPECT_EQ(crossings_between(t, kBySwitches, "CPU 0", "CPU 1"), 2);
+  EXPECT_EQ(crossings_between(t, kBySwitches, "PCIe switch 2", "CPU 1"), 2);
+  const auto rate = [&](const Order& ring) {
+    return ring_bytes_per_second(t, std::vector<Order>{ring});
+  };
+  EXPECT_EQ(rate(kNatural), 10 * kGigabyte);
+  EXPECT_EQ(rate(kBySwitches), 10 * kGigabyte / 2);
+  EXPECT_EQ(rate(kInterleaved), 10 * kGigabyte / 4);
+  EXPECT_EQ(ring_bytes_per_second(t, {}), 0);
+  EXPECT_EQ(message_of([&] { rate({0, 8}); }), "crossings: rank 8, there are 8");
+}
+
+TEST(Crossings, OfFoundRingsLeaveThemTheirRate) {
+  for (const Topology& t :
+       {pcie_tree(), dgx1(), nvswitch_node(), cluster(nvswitch_node(), 2, hdr_fabric())}) {
+    const Channels rings = find_rings(t);
+    EXPECT_GE(ring_bytes_per_second(t, rings.orders), rings.bytes_per_second * (1 - 1e-9));
+  }
+}
+
+// Powers of two and no latency: all is bytes, and == is right.
+const Speeds kExact{.nvlink = {0x1p22, 0}, .pcie = {0x1p21, 0}, .cpus = {0x1p20, 0}};
+
+double seconds(const Topology& t, const std::vector<Order>& rings, std::int64_t bytes) {
+  return simulate(along(rings), call_of(CommOp::AllReduce, t.ranks(), bytes), t.ranks(),
+                  t.network())
+      .seconds;
+}
+
+// 14 steps of n/8 bytes, over the cable between the processors as often as the order crosses it.
+TEST(BadOrders, CostAPcieTreeItsCrossings) {
+  const Topology t = pcie_tree(kExact);
+  const double n = 8 * 1024, once = 14 * n / 8 / 0x1p20;
+  EXPECT_EQ(seconds(t, find_rings(t).orders, 8 * 1024), once);
+  EXPECT_EQ(seconds(t, {kBySwitches}, 8 * 1024), 2 * once);
+  EXPECT_EQ(seconds(t, {kInterleaved}, 8 * 1024), 4 * once);
+}
+
+TEST(BadOrders, AreOrdersOfRanksToo) {
+  const Topology t = pcie_tree(kExact).with_ranks(kInterleaved);
+  EXPECT_EQ(seconds(t, {kNatural}, 8 * 1024), 4 * seconds(t, find_rings(t).orders, 8 * 1024));
+}
+
+// The natural ring of a DGX-1 has two hops without NVLink, 3 to 4 and 7 to 0.
+TEST(BadOrders, CostADgx1ItsNvlinks) {
+  const Topology t = dgx1(kExact);
+  const Channels six = find_rings(t);
+  ASSERT_EQ(six.orders.size(), 6u);
+  const double n = 48 * 1024;
+  EXPECT_EQ(seconds(t, six.orders, 48 * 1024), 14 * n / 48 / 0x1p22);
+  EXPECT_EQ(seconds(t, {kNatural}, 48 * 1024), 14 * n / 8 / 0x1p20);
+  const Topology real = dgx1();
+  const double factor = six.total_bytes_per_second() / 0x1p22 * 25e9 /
+                        ring_bytes_per_second(real, std::vector<Order>{kNatural});
+  EXPECT_DOUBLE_EQ(factor, 25);  // 6 x 25 GB/s to 6 GB/s
+}
+
+// What a communicator says is what the simulation says.
+TEST(BadOrders, TakeTheirTimeOnACommunicatorToo) {
+  for (const Topology& t : {pcie_tree(), dgx1(kExact)})
+    for (const std::vector<Order>& rings : {find_rings(t).orders, {kInterleaved}}) {
+      LaunchOptions options{.ranks = 8, .network = t.network()};
+      options.plans[CommOp::AllReduce] = along(rings);
+      const auto times = exact::end_times(std::move(options), [](Rank rank) {
+        const Tensor x({48 * 64}, DType::F32, rank.device);
+        std::fill_n(x.data<float>(), x.count(), static_cast<float>(rank.world.rank()));
+        rank.world.all_reduce(x).wait();
+        for (std::int64_t i = 0; i < x.count(); ++i) ASSERT_EQ(x.data<float>()[i], 28);
+      });
+      EXPECT_EQ(*std::max_element(times.begin(), times.end()), seconds(t, rings, 4 * 48 * 64));
+    }
+}
+
+// Eight rings, each with a card of its own, against the natural ring, which has one: all cards are
+// taken in both directions at the same time.
+TEST(BadOrders, CostAClusterItsCards) {
+  const Topology t = cluster(nvswitch_node(), 2, hdr_fabric());
+  Order natural(16);
+  std::iota(natural.begin(), natural.end(), 0);
+  const std::int64_t bytes = 256 << 20;
+  const double factor = seconds(t, {natural}, bytes) / seconds(t, find_rings(t).orders, bytes);
+  EXPECT_NEAR(factor, 8, 0.2);  // latency, and what waits for NVSwitches
+}
+
+}  // namespace
+}  // namespace aisc
