@@ -12,6 +12,8 @@
 #include "09_collectives/choose.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/double_tree.h"
+#include "09_collectives/machines.h"
+#include "09_collectives/nvidia_table.h"
 #include "09_collectives/rotate.h"
 #include "09_collectives/simulate.h"
 #include "common/comm/launch.h"
@@ -237,6 +239,44 @@ std::string deadlock() {
   fail("a ring of sends that wait came to an end");
 }
 
+// ---- where the wires are
+// --------------------------------------------------------------------------
+
+Json machines() {
+  Json orders = Json::array(), rails = Json::array();
+  fmt::print("{:<28}{:>6}  {:<18}{:>12}{:>14}{:>12}{:>8}\n", "all_reduce of 256 MiB", "ranks",
+             "found rings", "promised", "found, busbw", "bad order", "factor");
+  for (const OrderRow& row : compare_orders()) {
+    const double rate = row.rings.bytes_per_second / 1e9;
+    fmt::print("{:<28}{:>6}  {:<18}{:>7.0f} GB/s{:>9.1f} GB/s{:>7.1f} GB/s{:>8.2f}\n", row.machine,
+               row.ranks, fmt::format("{} x {:g} GB/s", row.rings.orders.size(), rate),
+               row.rings.total_bytes_per_second() / 1e9, row.found_busbw / 1e9, row.bad_busbw / 1e9,
+               row.bad_seconds / row.found_seconds);
+    orders.push_back({{"machine", row.machine},
+                      {"ranks", row.ranks},
+                      {"rings", row.rings.orders},
+                      {"ring_bytes_per_second", row.rings.bytes_per_second},
+                      {"bad_order", row.bad_order},
+                      {"found_busbw", row.found_busbw},
+                      {"bad_busbw", row.bad_busbw}});
+  }
+  fmt::print(
+      "\nall_to_all, 1 MiB for each rank, 8 GPUs and 8 cards a node\n{:>6}{:>18}{:>14}{:>14}"
+      "{:>8}\n",
+      "nodes", "oversubscription", "pairwise", "along rails", "factor");
+  for (const RailRow& row : compare_rails()) {
+    fmt::print("{:>6}{:>18}{:>14}{:>14}{:>8.2f}\n", row.nodes, row.oversubscription,
+               time_text(row.pairwise_seconds), time_text(row.rail_seconds),
+               row.pairwise_seconds / row.rail_seconds);
+    rails.push_back({{"nodes", row.nodes},
+                     {"oversubscription", row.oversubscription},
+                     {"pairwise_seconds", row.pairwise_seconds},
+                     {"rail_seconds", row.rail_seconds}});
+  }
+  fmt::print("\n");
+  return {{"orders", orders}, {"rails", rails}};
+}
+
 void run(const Flags& flags) {
   const Network network = network_of(flags);
   fmt::print("a = {} us a message, b = 1/({} GB/s), g = 1/({} GB/s)\n\n", flags.alpha_us,
@@ -248,6 +288,9 @@ void run(const Flags& flags) {
   json["costs"] = costs(network);
   json["sizes"] = sizes(flags, network);
   json["scale"] = scale(flags, network);
+  json["machines"] = machines();
+  const int gpus[] = {8, 64, flags.quick ? 128 : 512};
+  fmt::print("{}\n", to_string(nvidia_table(gpus)));
   json["trees"] = trees(8);
   json["deadlock"] = deadlock();
   if (!flags.json.empty()) write_file(flags.json, json.dump(2) + "\n");

@@ -80,7 +80,7 @@ struct Speeds {
   Speed pcie;    // 16 lanes
   Speed cpus;    // from processor to processor
 };
-// machines.cpp says where the numbers come from.
+// topology_machines.cpp says where the numbers come from.
 Speeds pcie_tree_speeds();
 Speeds dgx1_speeds();
 Speeds nvswitch_speeds();
