@@ -9,14 +9,16 @@
 
 namespace aisc {
 
-// An all-reduce of 256 MiB, along all found rings at once, and along one ring in a bad order.
+// An all-reduce of 256 MiB: along all found rings at once, along one ring in a bad order, and
+// Rabenseifner's, whose ranks are in their own order.
 struct OrderRow {
   std::string machine;
   int ranks = 0;
   Channels rings{};
   Order bad_order{};
   double found_seconds = 0, bad_seconds = 0;
-  double found_busbw = 0, bad_busbw = 0;  // bytes per second, as nccl-tests count them
+  // Bytes per second, as nccl-tests count them.
+  double found_busbw = 0, bad_busbw = 0, rabenseifner_busbw = 0;
 };
 std::vector<OrderRow> compare_orders();
 

@@ -37,7 +37,7 @@ def sizes(numbers, pyplot):
     """Seconds against bytes, and below what is chosen where."""
     figure, ax = pyplot.subplots(figsize=(10, 5.2))
     entry, colours = numbers["sizes"], colours_of(pyplot)
-    for name in ("naive", "ring", "recursive_doubling", "rabenseifner", "double_tree"):
+    for name in ("ring", "recursive_doubling", "rabenseifner", "double_tree"):
         rows = [row for row in entry["rows"] if row["algorithm"] == name]
         ax.plot([row["bytes"] for row in rows], [row["seconds"] for row in rows],
                 color=colours[name], label=NAMES[name])
@@ -170,6 +170,30 @@ def trees(numbers, pyplot):
     return figure
 
 
+def dgx1(numbers, pyplot):
+    """The rings of a DGX-1, each in a panel: two squares of GPUs, one for each processor."""
+    rings = next(row["rings"] for row in numbers["machines"]["orders"] if row["machine"] == "DGX-1")
+    at = {0: (0, 1), 1: (1, 1), 2: (1, 0), 3: (0, 0), 4: (2.6, 1), 5: (3.6, 1), 6: (3.6, 0), 7: (2.6, 0)}
+    colours = pyplot.rcParams["axes.prop_cycle"].by_key()["color"]
+    figure, axes = pyplot.subplots(2, 3, figsize=(10, 3.8))
+    for ring, ax, colour in zip(rings, axes.flat, colours * 2):
+        for gpu, after in zip(ring, ring[1:] + ring[:1]):
+            bend = 0.22 if abs(at[gpu][0] - at[after][0]) > 1 else 0.0
+            ax.annotate("", at[after], at[gpu], arrowprops={
+                "arrowstyle": "-|>", "color": colour, "linewidth": 1.8, "shrinkA": 10,
+                "shrinkB": 10, "connectionstyle": f"arc3,rad={bend}"})
+        for gpu, point in at.items():
+            ax.plot(*point, "o", color="#e3e6ea", markersize=17)
+            ax.text(*point, str(gpu), ha="center", va="center", fontsize=11)
+        ax.set(xlim=(-0.4, 4.0), ylim=(-0.75, 1.75), xticks=[], yticks=[])
+        ax.set_title(" ".join(str(gpu) for gpu in ring), fontsize=10.5, fontweight="normal")
+        ax.grid(False)
+        for side in ax.spines.values():
+            side.set_visible(False)
+    return figure
+
+
 def figures(numbers, pyplot):
     return {"ring": ring(numbers, pyplot), "trees": trees(numbers, pyplot),
-            "sizes": sizes(numbers, pyplot), "scale": scale(numbers, pyplot)}
+            "sizes": sizes(numbers, pyplot), "scale": scale(numbers, pyplot),
+            "dgx1": dgx1(numbers, pyplot)}

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "09_collectives/halving.h"
 #include "09_collectives/rails.h"
 #include "09_collectives/ring.h"
 #include "09_collectives/simulate.h"
@@ -15,19 +16,19 @@ OrderRow compare(std::string machine, const Topology& topology, Order bad_order)
   const std::int64_t bytes = 256 * kMiB;
   const int p = topology.ranks();
   const Network network = topology.network();
-  const auto seconds = [&](const std::vector<Order>& rings) {
-    return simulate(all_reduce_along(rings), call_of(CommOp::AllReduce, p, bytes), p, network)
-        .seconds;
+  const auto seconds = [&](const PlanMaker& maker) {
+    return simulate(maker, call_of(CommOp::AllReduce, p, bytes), p, network).seconds;
   };
   OrderRow row{.machine = std::move(machine),
                .ranks = p,
                .rings = find_rings(topology),
                .bad_order = std::move(bad_order)};
-  row.found_seconds = seconds(row.rings.orders);
-  row.bad_seconds = seconds({row.bad_order});
+  row.found_seconds = seconds(all_reduce_along(row.rings.orders));
+  row.bad_seconds = seconds(all_reduce_along({row.bad_order}));
   const double sent = 2.0 * (p - 1) / p * static_cast<double>(bytes);
   row.found_busbw = sent / row.found_seconds;
   row.bad_busbw = sent / row.bad_seconds;
+  row.rabenseifner_busbw = sent / seconds(rabenseifner_all_reduce);
   return row;
 }
 
