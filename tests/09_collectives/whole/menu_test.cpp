@@ -234,8 +234,8 @@ TEST(Crossover, IsWhereTheLinesMeet) {
 }
 
 TEST(Crossover, MayNotBeReached) {
-  EXPECT_EQ(crossover(algorithm(CommOp::AllReduce, "ring"), algorithm(CommOp::AllReduce, "naive"),
-                      16, kFlat, 4096, 1 << 30),
+  EXPECT_EQ(crossover(algorithm(CommOp::AllReduce, "ring"),
+                      algorithm(CommOp::AllReduce, "recursive_doubling"), 16, kFlat, 4096, 1 << 30),
             4096);  // from the first bytes on: it takes fewer steps
   EXPECT_EQ(crossover(algorithm(CommOp::AllReduce, "rabenseifner"),
                       algorithm(CommOp::AllReduce, "ring"), 16, kFlat, 4096, 1 << 30),
