@@ -104,4 +104,24 @@ Work start(Communicator& world, const CommCase& c, const View& in, const View& o
   }
 }
 
+std::string check_call(Communicator& world, const CommCase& c, const View& in, const View& out,
+                       const PlanTable& plans) {
+  c.fill(world.rank(), in.values<float>(), out.values<float>());
+  const std::int64_t steps = world.stats().steps;
+  start(world, c, in, out).wait();
+  if (plans[c.op()] && world.stats().steps == steps)
+    return fmt::format("{}, {} ranks: rank {} did not run its plan", name_of(c.op()), c.ranks(),
+                       world.rank());
+  return c.check(world.rank(), out.values<float>());
+}
+
+PlanTable plans_of(const AlgorithmTable& algorithms, CommOp op, const std::string& algorithm) {
+  PlanTable plans;
+  if (algorithm.empty()) return plans;
+  if (!algorithms)
+    fail(fmt::format("{}: no algorithm '{}': this program has none", name_of(op), algorithm));
+  plans[op] = algorithms(op, algorithm);
+  return plans;
+}
+
 }  // namespace aisc

@@ -4,10 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
 #include "common/comm/communicator.h"
+#include "common/comm/plan.h"
 
 namespace aisc {
 
@@ -51,5 +53,17 @@ class CommCase {
 
 // The case's operation, called on a communicator; in place `in` is not used.
 Work start(Communicator& world, const CommCase& c, const View& in, const View& out);
+
+// Fills this rank's buffers, calls the operation once, and says what is wrong, or nothing: the
+// output, or that the operation did not run by one of `plans`, which are in use, though it is
+// there.
+std::string check_call(Communicator& world, const CommCase& c, const View& in, const View& out,
+                       const PlanTable& plans);
+
+// The algorithms that a benchmark has, by name. Throws Error where there is none of that name.
+using AlgorithmTable = std::function<PlanMaker(CommOp op, const std::string& algorithm)>;
+// What has `op` run by this algorithm; without a name nothing, so that it runs as the backend does
+// it best. Throws Error where there is no table.
+PlanTable plans_of(const AlgorithmTable& algorithms, CommOp op, const std::string& algorithm);
 
 }  // namespace aisc

@@ -17,7 +17,7 @@ double median_of_rounds(const CommRow& one, const CommRow& other, Compare compar
   return median(std::move(values));
 }
 
-const CommRow* find(const std::vector<CommRow>& rows, const char* backend, const CommCase& c) {
+const CommRow* find(std::span<const CommRow> rows, std::string_view backend, const CommCase& c) {
   for (const CommRow& row : rows)
     if (row.backend == backend && row.what.op() == c.op() && row.what.ranks() == c.ranks() &&
         row.what.bytes() == c.bytes())
@@ -40,12 +40,12 @@ double more_seconds(const CommRow& one, const CommRow& other) {
   return median_of_rounds(one, other, [](double a, double b) { return a - b; });
 }
 
-const CommRow* same_case(const std::vector<CommRow>& rows, const CommRow& row,
-                         const char* backend) {
+const CommRow* same_case(std::span<const CommRow> rows, const CommRow& row,
+                         std::string_view backend) {
   return find(rows, backend, row.what);
 }
 
-nlohmann::ordered_json summarize(const std::vector<CommRow>& rows) {
+nlohmann::ordered_json summarize(std::span<const CommRow> rows) {
   nlohmann::ordered_json summary;
   const auto compare = [&](const char* name, const char* other, int ranks, std::int64_t bytes) {
     const CommCase c(CommOp::AllReduce, ranks, bytes);

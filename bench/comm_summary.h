@@ -2,7 +2,8 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <vector>
+#include <span>
+#include <string_view>
 
 #include "bench/measure_comm.h"
 
@@ -15,11 +16,12 @@ double speed(const CommRow& one, const CommRow& other);
 double more_seconds(const CommRow& one, const CommRow& other);
 
 // The row of another backend with the same case; nullptr if there is none.
-const CommRow* same_case(const std::vector<CommRow>& rows, const CommRow& row, const char* backend);
+const CommRow* same_case(std::span<const CommRow> rows, const CommRow& row,
+                         std::string_view backend);
 
 // Numbers by name, as far as the rows have them: some of threads, and for each operation and number
 // of ranks how this library on MPI compares with MPI itself at its worst. Short messages are
 // compared by difference, since there each call costs something of its own; long ones by ratio.
-nlohmann::ordered_json summarize(const std::vector<CommRow>& rows);
+nlohmann::ordered_json summarize(std::span<const CommRow> rows);
 
 }  // namespace aisc

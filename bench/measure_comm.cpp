@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <random>
 
 #include "bench/bare_loops.h"
 #include "bench/mpi_processes.h"
@@ -24,7 +26,8 @@ constexpr std::size_t kFewestRounds = 5, kMostRounds = 101;
 struct Job {
   enum class Backend { Thread, Bare, None } backend = Backend::None;  // None: the end
   const CommCase* what = nullptr;
-  std::int64_t calls = 0;  // 0: check the output of one
+  const PlanTable* plans = nullptr;  // of threads
+  std::int64_t calls = 0;            // 0: check the output of one
 };
 
 // What the ranks of one launch share beside their communicator. Between jobs all but rank 0 sleep,
@@ -93,10 +96,16 @@ double Member::run(const Job& job) {
     else
       rank_.world.barrier();  // comm: nothing; the ranks begin and end together
   };
+  if (job.backend == Job::Backend::Thread) rank_.world.use_plans(*job.plans);
   if (job.calls == 0) {
-    c.fill(rank, in_.values<float>(), out_.values<float>());
-    call();
-    team_.wrong[static_cast<std::size_t>(rank)] = c.check(rank, out_.values<float>());
+    std::string& wrong = team_.wrong[static_cast<std::size_t>(rank)];
+    if (job.backend == Job::Backend::Bare) {
+      c.fill(rank, in.values<float>(), out.values<float>());
+      call();
+      wrong = c.check(rank, out.values<float>());
+    } else {
+      wrong = check_call(rank_.world, c, in, out, *job.plans);
+    }
     barrier();
     return 0;
   }
@@ -104,8 +113,8 @@ double Member::run(const Job& job) {
   return seconds_per_call(job.calls, call, barrier);
 }
 
-// One of the backends of a case: seconds per call of so many calls, or with 0 calls a check.
-struct Contender {
+// A contender's turn: seconds per call of so many calls, or with 0 calls a check.
+struct Turn {
   std::string name;
   std::function<double(std::int64_t)> measure;
   std::int64_t calls = 1;
@@ -120,29 +129,34 @@ struct Contender {
 
 using Processes = std::map<std::string, MpiProcesses>;  // by backend
 
-std::vector<Contender> contenders(const std::vector<std::string>& backends, const CommCase& c,
-                                  Member& member, Team& team, Processes& processes) {
-  const auto ours = [&](Job::Backend backend) {
-    return [&c, &member, &team, backend](std::int64_t calls) {
-      const double seconds = member.lead({backend, &c, calls});
-      if (calls == 0)
-        for (const std::string& wrong : team.wrong)
-          if (!wrong.empty()) fail(wrong);
-      return seconds;
-    };
-  };
-  std::vector<Contender> all;
-  for (const std::string& name : backends) {
-    if (const auto mpi = processes.find(name); mpi != processes.end())
-      all.push_back(
-          {name, [&c, mpi](std::int64_t calls) { return mpi->second.measure(c, calls); }});
-    else
-      all.push_back({name, ours(name == "bare" ? Job::Backend::Bare : Job::Backend::Thread)});
+std::vector<Turn> turns(const MeasureOptions& options, const CommCase& c, Member& member,
+                        Team& team, Processes& processes) {
+  std::vector<Turn> all;
+  for (const Contender& x : options.contenders(c)) {
+    if (const auto mpi = processes.find(x.backend); mpi != processes.end()) {
+      all.push_back({x.name(), [&c, mpi, algorithm = x.algorithm](std::int64_t calls) {
+                       return mpi->second.measure(c, calls, algorithm);
+                     }});
+      continue;
+    }
+    const auto backend = x.backend == "bare" ? Job::Backend::Bare : Job::Backend::Thread;
+    const PlanTable plans = plans_of(options.algorithms, c.op(), x.algorithm);
+    all.push_back({x.name(), [&, backend, plans, name = x.name()](std::int64_t calls) {
+                     const double seconds = member.lead({backend, &c, &plans, calls});
+                     if (calls == 0)
+                       for (const std::string& wrong : team.wrong)
+                         if (!wrong.empty()) fail(name + ": " + wrong);
+                     return seconds;
+                   }});
   }
   return all;
 }
 
 }  // namespace
+
+std::string Contender::name() const {
+  return algorithm.empty() ? backend : backend + ":" + algorithm;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -171,16 +185,25 @@ double measure_round_trip() {
   return best;
 }
 
-void measure_comm(const MeasureOptions& options, const std::function<void(const CommRow&)>& row) {
+void measure_comm(const MeasureOptions& options,
+                  const std::function<void(std::span<const CommRow>)>& rows) {
   const double begin = seconds_now();
+  std::minstd_rand random(1);
   const auto measured = [&](const CommCase& c, double until, Member& member, Team& team,
                             Processes& processes) {
-    std::vector<Contender> all = contenders(options.backends, c, member, team, processes);
-    for (Contender& x : all) x.prepare();
+    std::vector<Turn> all = turns(options, c, member, team, processes);
+    for (Turn& turn : all) turn.prepare();
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
     for (std::size_t round = 0;
-         round < kFewestRounds || (round < kMostRounds && seconds_now() < until); ++round)
-      for (Contender& x : all) x.rounds.push_back(x.measure(x.calls));
-    for (const Contender& x : all) row({x.name, c, median(x.rounds), x.rounds});
+         round < kFewestRounds || (round < kMostRounds && seconds_now() < until); ++round) {
+      std::shuffle(order.begin(), order.end(), random);
+      for (const std::size_t i : order) all[i].rounds.push_back(all[i].measure(all[i].calls));
+    }
+    std::vector<CommRow> its_rows;
+    for (const Turn& turn : all)
+      its_rows.push_back({turn.name, c, median(turn.rounds), turn.rounds});
+    rows(its_rows);
   };
   const std::vector<CommCase>& cases = options.cases;
   for (std::size_t first = 0, last; first < cases.size(); first = last) {
@@ -189,8 +212,10 @@ void measure_comm(const MeasureOptions& options, const std::function<void(const 
       most = std::max(most, cases[last].count());
     const int ranks = cases[first].ranks();
     Processes processes;
-    for (const std::string& backend : options.backends)
-      if (is_mpi_backend(backend)) processes.try_emplace(backend, backend, ranks);
+    for (std::size_t i = first; i < last; ++i)
+      for (const Contender& x : options.contenders(cases[i]))
+        if (is_mpi_backend(x.backend))
+          processes.try_emplace(x.backend, x.backend, ranks, options.rank_program);
     Team team(ranks);
     launch({.ranks = ranks}, [&](const Rank& rank) {
       Member member(rank, team, most);

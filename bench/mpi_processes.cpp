@@ -21,15 +21,15 @@ namespace {
 
 constexpr int kAnswerMilliseconds = 100'000;
 
-// Built beside this program.
-std::string path_of(const char* program) {
-  return std::filesystem::read_symlink("/proc/self/exe").replace_filename(program).string();
-}
+// Where it was built; empty where MPI was not found.
+constexpr const char* kRawMpi = AISC_RAW_MPI;
 
-std::vector<std::string> program_of(const std::string& backend) {
-  if (backend == "raw-mpi") return {path_of("raw_mpi")};
-  if (backend == "mpi") return {path_of("mpi_ranks")};
-  return {path_of("mpi_ranks"), "check"};
+std::vector<std::string> program_of(const std::string& backend, const std::string& rank_program) {
+  if (backend == "raw-mpi") return {kRawMpi};
+  const std::string path =
+      std::filesystem::read_symlink("/proc/self/exe").replace_filename(rank_program).string();
+  if (backend == "mpi") return {path};
+  return {path, "check"};
 }
 
 }  // namespace
@@ -39,18 +39,18 @@ bool is_mpi_backend(const std::string& backend) {
 }
 
 bool MpiProcesses::available() {
-  if (access(path_of("raw_mpi").c_str(), X_OK) != 0) return false;
+  if (access(kRawMpi, X_OK) != 0) return false;
   try {
-    mpirun_command(1, program_of("raw-mpi"));
+    mpirun_command(1, {kRawMpi});
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
-MpiProcesses::MpiProcesses(const std::string& backend, int ranks)
+MpiProcesses::MpiProcesses(const std::string& backend, int ranks, const std::string& rank_program)
     : backend_(backend), ranks_(ranks) {
-  std::vector<std::string> words = mpirun_command(ranks, program_of(backend));
+  std::vector<std::string> words = mpirun_command(ranks, program_of(backend, rank_program));
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -91,8 +91,8 @@ void MpiProcesses::end() {
   }
 }
 
-double MpiProcesses::measure(const CommCase& c, std::int64_t calls) {
-  return ask(fmt::format("{} {} {}", name_of(c.op()), c.bytes(), calls)).front();
+double MpiProcesses::measure(const CommCase& c, std::int64_t calls, const std::string& algorithm) {
+  return ask(fmt::format("{} {} {} {}", name_of(c.op()), c.bytes(), calls, algorithm)).front();
 }
 
 std::vector<double> MpiProcesses::ask(const std::string& command) {
@@ -121,7 +121,8 @@ std::vector<double> MpiProcesses::ask(const std::string& command) {
   while (begin < end) {
     double number = 0;
     const auto [rest, problem] = std::from_chars(begin, end, number);
-    if (problem != std::errc() || (rest != end && *rest != ' ')) fail(backend_ + ": " + answer);
+    if (problem != std::errc() || (rest != end && *rest != ' '))
+      fail(fmt::format("{}: {}: {}", backend_, command, answer));
     numbers.push_back(number);
     begin = rest + 1;
   }

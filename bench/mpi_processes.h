@@ -1,5 +1,5 @@
-// One of the benchmark's programs under mpirun, as a child that is kept for many measurements:
-// raw_mpi calls MPI directly, mpi_ranks this library on processes.
+// A benchmark's ranks under mpirun, as a child that is kept for many measurements: raw_mpi calls
+// MPI directly, programs of serve_ranks.h this library on processes.
 #pragma once
 
 #include <sys/types.h>
@@ -21,15 +21,18 @@ class MpiProcesses {
   static bool available();
 
   // Starts `ranks` processes, more than there are cores if need be, for a row of the table, and
-  // waits until they are there. Throws Error.
-  MpiProcesses(const std::string& backend, int ranks);
+  // waits until they are there. What calls this library is `rank_program`, built beside this one.
+  // Throws Error.
+  MpiProcesses(const std::string& backend, int ranks,
+               const std::string& rank_program = "mpi_ranks");
   MpiProcesses(const MpiProcesses&) = delete;
   MpiProcesses& operator=(const MpiProcesses&) = delete;
   ~MpiProcesses();  // ends them
 
   // Seconds of one of `calls` calls, after one more that is not measured; with 0 calls it checks
-  // the output of one. Throws as ask().
-  double measure(const CommCase& c, std::int64_t calls);
+  // the output of one. By an algorithm of rank_program, or without a name as the backend does it by
+  // itself. Throws as ask().
+  double measure(const CommCase& c, std::int64_t calls, const std::string& algorithm = "");
 
   // Sends a command (rank_command.h), one line, and returns the numbers that come back. Throws
   // Error with what it says instead, if it ended, or if it says nothing for 100 s.

@@ -23,6 +23,10 @@ RankCommand read_command(std::istream& in, std::string& file) {
   } else {
     command.kind = RankCommand::Collective;
     command.op = static_cast<std::int64_t>(bench_operation(name));
+    std::string algorithm;
+    words >> algorithm;
+    if (algorithm.size() >= sizeof command.algorithm) fail("a long name: '" + algorithm + "'");
+    algorithm.copy(command.algorithm, algorithm.size());
   }
   return command;
 }

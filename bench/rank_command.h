@@ -1,5 +1,5 @@
-// What bench_comm says to the programs that it starts under mpirun, raw_mpi and mpi_ranks: a line
-// for rank 0, which tells the others, and answers with a line of numbers or of what went wrong.
+// What a benchmark says to the programs that it starts under mpirun: a line for rank 0, which tells
+// the others, and answers with a line of numbers or of what went wrong.
 #pragma once
 
 #include <chrono>
@@ -9,17 +9,18 @@
 
 namespace aisc {
 
-// Whole numbers alone, so that ranks can send it as it is.
+// Without pointers, so that ranks can send it as it is.
 struct RankCommand {
   enum Kind : std::int64_t {
     End,              // of the input
-    Collective,       // "all_reduce 4096 10": 10 calls with 4096 bytes
+    Collective,       // "all_reduce 4096 10 ring": 10 calls with 4096 bytes, by that algorithm;
+                      // without its name as the program does it by itself
     OverlapWithWork,  // "overlap 4096 10 trace.json": 10 rounds; the file may be left out
     OverlapAsleep     // "overlap_asleep 4096 10"
   };
   std::int64_t kind = End, op = 0, bytes = 0, calls = 0, records = 0;
+  char algorithm[96] = {};  // ends with a 0
 };
-inline constexpr int kRankCommandNumbers = sizeof(RankCommand) / sizeof(std::int64_t);
 
 // Rank 0: the next command; `file` is the one that it names, or empty. Throws Error at nonsense.
 RankCommand read_command(std::istream& in, std::string& file);

@@ -86,8 +86,8 @@ endfunction()
 #                        place the student's (AISC_USE_LABS, or no solution was handed out), or
 #                        prebuilt/libaisc_NN_name.a
 #   aisc_NN_name_lab     the student's files; not part of `all`, since they need not compile
-# Given code may call what is an exercise (a menu of algorithms calls them all), so the archives are
-# named again behind the given one.
+# Given code may call what is an exercise (a menu of algorithms calls them all), and that in turn
+# given code (what a choice costs), so both archives are named again behind the given one.
 function(aisc_lab_libraries module given lab libs)
   set(folder "${AISC_ROOT}/${module}")
   set(solution)
@@ -101,19 +101,25 @@ function(aisc_lab_libraries module given lab libs)
     endif()
   endforeach()
   set(given_libs ${libs} aisc_${module}_given)
+  set(given_again "")
+  if(given)
+    set(given_again $<TARGET_FILE:aisc_${module}_given>)
+  endif()
   set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
   aisc_library(aisc_${module}_given "${given}" "${libs}")
   aisc_library(aisc_${module}_lab "${lab}" "${given_libs}")
   set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON)
-  target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>)
+  target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>
+    ${given_again})
   if(AISC_USE_LABS OR NOT (complete OR EXISTS "${prebuilt}"))
     aisc_library(aisc_${module} "" "aisc_${module}_lab")
   elseif(complete)
     aisc_library(aisc_${module} "${solution}" "${given_libs}")
-    target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}>)
+    target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}> ${given_again})
     set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
   else()
-    aisc_library(aisc_${module} "" "${prebuilt};${given_libs};${prebuilt};${AISC_PRIVATE_LIBS}")
+    aisc_library(aisc_${module} ""
+      "${prebuilt};${given_libs};${prebuilt};${given_again};${AISC_PRIVATE_LIBS}")
     set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
   endif()
 endfunction()
@@ -121,8 +127,9 @@ endfunction()
 # Makes aisc_NN_name from NN_name/solution/*.cpp (with exercises: aisc_lab_libraries); every PROGRAM
 # from NN_name/<program>.cpp; demo_NN_name from demo.cpp and bench_NN_name from bench.cpp where these
 # files exist. LIBS may name an earlier module's library (aisc_05_pipeline), which is brought in.
+# With BENCH_LIBS the benchmark is a program with these in place of Google Benchmark.
 function(aisc_module module)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PROGRAMS;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PROGRAMS;LIBS;BENCH_LIBS")
   foreach(lib IN LISTS arg_LIBS)
     if(lib MATCHES "^aisc_([0-9][0-9]_.*)$")
       aisc_use_module(${CMAKE_MATCH_1})
@@ -144,7 +151,10 @@ function(aisc_module module)
   if(EXISTS "${folder}/demo.cpp")
     aisc_program(demo_${module} SOURCES "${folder}/demo.cpp" LIBS aisc_${module} CLI11::CLI11)
   endif()
-  if(EXISTS "${folder}/bench.cpp")
+  if(arg_BENCH_LIBS)
+    aisc_program(bench_${module} SOURCES "${folder}/bench.cpp"
+      LIBS aisc_${module} ${arg_BENCH_LIBS})
+  elseif(EXISTS "${folder}/bench.cpp")
     aisc_bench(bench_${module} SOURCES "${folder}/bench.cpp" LIBS aisc_${module})
   endif()
 endfunction()
