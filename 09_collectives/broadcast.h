@@ -14,7 +14,7 @@ Plan chain_broadcast(const Collective& c, int rank, int size, int segments);
 
 // The k >= 1 for which that is shortest: sqrt((p - 2) n b / a), of the two whole numbers around it
 // the one with the shorter time (the smaller where both take the same); 1 where p < 3 or n b = 0,
-// and never more than `most`, nor than one per byte. Where a = 0: `most`.
+// and never more than `most`, nor than one per byte. Where a = 0: as many as these limits allow.
 int best_segments(int ranks, double bytes, const Link& link, int most = 1 << 20);
 
 // van de Geijn (Barnett et al. 1994): a binomial scatter of p chunks, then a ring all-gather.

@@ -9,10 +9,9 @@ namespace aisc {
 // On a flat network; n = bytes, any number of ranks p >= 1 (one rank alone does nothing), tuning is
 // not used. All fields of Cost, for n that every chunk divides. The formulas are those of ring.h
 // and halving.h and, for recursive doubling (common/comm/plan.h), with L = floor(log2 p) and q =
-// 2^L
-// <= p: L steps, L messages, L n bytes, L (a + n b + n g), all ranks together q L n. Where p > q
-// one step, of n bytes, comes before and one after: p - q ranks give their buffer to their partner,
-// who adds it, and in the end get the sum from it. No rank sends in both of them.
+// 2^L, at most p: L steps, L messages, L n bytes, L (a + n b + n g), all ranks together q L n.
+// Where p > q one step, of n bytes, comes before and one after: p - q ranks give their buffer to
+// their partner, who adds it, and in the end get the sum from it. No rank sends in both of them.
 Cost ring_all_reduce_cost(int ranks, double bytes, const Network& network, const Tuning& tuning);
 Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& network,
                                         const Tuning& tuning);

@@ -320,7 +320,7 @@ int main(int argc, char** argv) try {
       ->capture_default_str()
       ->check(CLI::Range(1e3, 1e9));
   app.add_option("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  app.add_flag("--quick", flags.quick, "seconds in place of a minute: shows that it works");
+  app.add_flag("--quick", flags.quick, "follows short plans only: shows that it works");
   CLI11_PARSE(app, argc, argv);
   if (flags.quick) flags.most_messages = std::min(flags.most_messages, 1e4);
   aisc::run(flags);

@@ -56,13 +56,13 @@ TreeEdges tree_edges(int rank, int size);
 // Elements chunk_of(Out, n, 0, 2) go through the first tree, chunk_of(Out, n, 1, 2) through the
 // second; each half in `segments` pieces, chunk_of of the half. First all sums go up to the roots,
 // then all results down, in the rounds of TreeEdges, each of which is a step where the rank has
-// something to do in it. What arrives is added to the rank's own in the order of turns. Throws
+// something to do in it. What arrives is added to the rank's own. Throws
 // Error for segments < 1. With p >= 4 ranks, n bytes in all, and m = n / (2 k) of one segment:
 //
 // Rounds: 2 (L + k - 1). Bytes: 2 n, of the ranks with two children. Seconds, with R = L + k - 1:
 //   2 R a + (4 R - 2) m b + (2 R - 1) m g
-// for every p and k (k = 1 and p = 2^i + 1: 2 m b + m g less); about 2 L a + 2 n b + n g with many
-// segments. cost_trees.h has fewer ranks, too, and the best k.
+// for every p and k (k = 1 and p = 2^i + 1: 2 m b + m g less); about 2 (L + k) a + 2 n b + n g with
+// many segments. cost_trees.h has fewer ranks, too, and the best k.
 Plan double_tree_all_reduce(const Collective& c, int rank, int size, int segments);
 
 }  // namespace aisc

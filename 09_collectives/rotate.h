@@ -24,10 +24,10 @@ void rotate_and_wait(Communicator& world, ConstBuffer in, Buffer out);
 void rotate(Communicator& world, ConstBuffer in, Buffer out);
 
 // For those who only have calls that wait: ranks of even number send first, ranks of odd number
-// receive first. No more than one message of a rank is under way at a time, but for one rank alone:
-// 2 (a + n b). Of an odd number of ranks the last and the first, neighbours, both send first: where
-// a send is over only when it is received (in virtual time it needs no more than a + n b), that
-// makes 3 (a + n b).
+// receive first. No more than one message of a rank is under way at a time (one rank alone needs
+// both): 2 (a + n b). Of an odd number of ranks the last and the first, neighbours, both send
+// first: where a send is over only when it is received (in virtual time it needs no more than a + n
+// b), that makes 3 (a + n b).
 void rotate_in_turns(Communicator& world, ConstBuffer in, Buffer out);
 
 // waits_for[r] is the rank that rank r waits for, or -1 if it does not wait. Returns ranks

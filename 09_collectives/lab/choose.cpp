@@ -1,4 +1,4 @@
-// Yours to write; from 09_collectives/solution/choose.cpp (stub de51ebf48fc3).
+// Yours to write; from 09_collectives/solution/choose.cpp (stub 89792c37ce41).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "09_collectives/choose.h"
 
@@ -8,14 +8,14 @@
 
 #include "09_collectives/compose.h"
 #include "09_collectives/cost.h"
-#include "09_collectives/solution/cost_parts.h"
+#include "09_collectives/cost_parts.h"
 #include "common/core/error.h"
 
 namespace aisc {
 
 Cost ring_all_reduce_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   // LAB 09.13: choosing by cost
-  // cost_parts.h: message_seconds is a + n b, adding_seconds is n g.
+  // message_seconds is a + n b, adding_seconds n g (09_collectives/cost_parts.h).
   throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
   // END LAB 09.13
 }
@@ -23,7 +23,9 @@ Cost ring_all_reduce_cost(int ranks, double bytes, const Network& network, const
 Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& network,
                                         const Tuning&) {
   // LAB 09.13: choosing by cost
-  // Fold(0, ranks) knows q and the pairs; log2_down is L. The rank of a pair that goes on sends
+  // Fold(0, ranks) knows q and the pairs; log2_down is L.
+  // Of a pair, the rank that goes on sends in every step but the first and receives in every
+  // step but the last; it adds most.
   throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
   // END LAB 09.13
 }

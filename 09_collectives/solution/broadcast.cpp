@@ -18,7 +18,7 @@ int rank_of(int root, int v, int size) { return (root + v) % size; }
 }  // namespace
 
 Plan chain_broadcast(const Collective& c, int rank, int size, int segments) {
-  // LAB 09.6: chain of segments
+  // LAB 09.6: long broadcasts
   // > fail(...) for less than one segment. In which step does a rank in the middle receive segment
   // > s, and in which does it send it? The first and the last rank do only half of that.
   const int root = c.call.peer, v = counted_from(root, rank, size);
@@ -39,7 +39,7 @@ Plan chain_broadcast(const Collective& c, int rank, int size, int segments) {
 }
 
 int best_segments(int ranks, double bytes, const Link& link, int most) {
-  // LAB 09.6: chain of segments
+  // LAB 09.6: long broadcasts
   // > Short segments cost latency, long ones let the ranks behind wait. Where is the derivative of
   // > the time 0? Neighbours of that in whole numbers; then the limits.
   const double others = ranks - 2;
@@ -68,6 +68,9 @@ Plan van_de_geijn_broadcast(const Collective& c, int rank, int size) {
   };
   const auto subtree = [&](int w, int bit) { return chunks(w, std::min(w + bit, size)); };
   const auto chunk = [&](int i) { return subtree((i + size) % size, 1); };  // counted round
+  // LAB 09.6: long broadcasts
+  // > First the tree of 09.4, in which v + bit gets subtree(v + bit, bit), as in a scatter. Then a
+  // > ring: in step s rank v passes chunk(v - s) on. Who has no use for what would come?
   Plan plan{.name = "van de Geijn broadcast"};
   int bit = 1;
   while (bit < size && (v & bit) == 0) bit *= 2;
@@ -84,6 +87,7 @@ Plan van_de_geijn_broadcast(const Collective& c, int rank, int size) {
     plan.end_step();
   }
   return plan;
+  // END LAB 09.6
 }
 
 }  // namespace aisc

@@ -6,14 +6,14 @@
 
 #include "09_collectives/compose.h"
 #include "09_collectives/cost.h"
-#include "09_collectives/solution/cost_parts.h"
+#include "09_collectives/cost_parts.h"
 #include "common/core/error.h"
 
 namespace aisc {
 
 Cost ring_all_reduce_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   // LAB 09.13: choosing by cost
-  // > cost_parts.h: message_seconds is a + n b, adding_seconds is n g.
+  // > message_seconds is a + n b, adding_seconds n g (09_collectives/cost_parts.h).
   const double chunk = bytes / ranks;
   const int steps = 2 * (ranks - 1);
   return {.steps = steps,
@@ -29,8 +29,9 @@ Cost ring_all_reduce_cost(int ranks, double bytes, const Network& network, const
 Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& network,
                                         const Tuning&) {
   // LAB 09.13: choosing by cost
-  // > Fold(0, ranks) knows q and the pairs; log2_down is L. The rank of a pair that goes on sends
-  // in > every step but the first, receives in every step but the last, and adds most.
+  // > Fold(0, ranks) knows q and the pairs; log2_down is L.
+  // > Of a pair, the rank that goes on sends in every step but the first and receives in every
+  // > step but the last; it adds most.
   const Fold fold(0, ranks);
   const int L = log2_down(ranks), more = fold.pairs > 0 ? 1 : 0;
   const double added = (L + more) * bytes;
@@ -66,11 +67,11 @@ Choice choose(CommOp op, int ranks, double bytes, const Network& network) {
   // LAB 09.13: choosing by cost
   // > algorithms() has all of them, of all operations; tunings() says what to try with each.
   Choice best{.seconds = std::numeric_limits<double>::infinity()};
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.op != op) continue;
-    for (const Tuning& tuning : algorithm.tunings(ranks, bytes, network)) {
-      const double seconds = cost(algorithm, ranks, bytes, network, tuning).seconds;
-      if (seconds < best.seconds) best = {&algorithm, tuning, seconds};
+  for (const Algorithm& candidate : algorithms()) {
+    if (candidate.op != op) continue;
+    for (const Tuning& tuning : candidate.tunings(ranks, bytes, network)) {
+      const double seconds = cost(candidate, ranks, bytes, network, tuning).seconds;
+      if (seconds < best.seconds) best = {&candidate, tuning, seconds};
     }
   }
   if (!best.algorithm) fail(fmt::format("choose: there is no algorithm of {}", name_of(op)));

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "09_collectives/solution/cost_parts.h"
+#include "09_collectives/cost_parts.h"
 
 namespace aisc {
 namespace {

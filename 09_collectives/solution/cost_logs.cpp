@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "09_collectives/compose.h"
-#include "09_collectives/solution/cost_parts.h"
+#include "09_collectives/cost_parts.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -34,7 +34,7 @@ Cost recursive_halving_cost(int ranks, double bytes, const Network& network,
     now = in_free + adding_seconds(network, bytes);
     cost.added_bytes = bytes;
   }
-  for (int d = fold.q / 2; d > 0; d /= 2) {
+  for (int d = fold.q / 2; d >= 1; d /= 2) {
     const double kept = chunk * ranks_of_first(fold, d);
     const double given = chunk * ranks_of_first(fold, 2 * d) - kept;
     if (d < fold.pairs) other = now;

@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "09_collectives/solution/cost_parts.h"
+#include "09_collectives/cost_parts.h"
 #include "common/core/error.h"
 
 namespace aisc {
