@@ -11,7 +11,7 @@ namespace aisc::exact {
 
 inline constexpr double kAlpha = 0x1p-10, kBeta = 0x1p-20, kGamma = 0x1p-22;
 inline const Network kFlat{.link = {.latency_seconds = kAlpha, .seconds_per_byte = kBeta},
-                               .reduce_seconds_per_byte = kGamma};
+                           .reduce_seconds_per_byte = kGamma};
 
 inline double bytes(double f32_count) { return 4 * f32_count; }
 inline double message(double f32_count) { return kAlpha + bytes(f32_count) * kBeta; }
