@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
 #include "tests/support/drawn.h"
 
@@ -86,6 +87,16 @@ TEST(BinomialBroadcast, TheRootSendsInEachOfLog2PStepsAndNobodyMore) {
           EXPECT_EQ(sent, log2_ceil(p));
         }
       }
+}
+
+TEST(BinomialBroadcast, AsksForNoScratch) {
+  for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
+    expect_scratch(binomial_broadcast, broadcast(n, root), p, [](int) { return 0; });
+  });
+}
+
+TEST(BinomialBroadcast, SendsCountsThatNoIntHolds) {
+  EXPECT_EQ(elements_sent(binomial_broadcast, broadcast(kBeyondInt, 4), 6), 5 * kBeyondInt);
 }
 
 TEST(BinomialBroadcast, RunsAsPlannedOnThreads) {
@@ -179,6 +190,22 @@ TEST(BinomialScatter, EveryRankSendsOnWhatIsForItsSubtree) {
           EXPECT_EQ(t.steps, packs(p, root) ? sent + 1 : sent);
         }
       }
+}
+
+// Leaves have their chunk where the call wants it.
+TEST(BinomialScatter, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_counts_and_roots([](int p, std::int64_t chunk, int root) {
+    expect_scratch(binomial_scatter, scatter(chunk, root), p, [&](int r) {
+      const int ranks = subtree((r - root + p) % p, p);
+      return ranks == 1 ? 0 : ranks * chunk;
+    });
+  });
+}
+
+// Of v = 0 .. 5, 0 sends five chunks, and 2 and 4 send one each.
+TEST(BinomialScatter, SendsCountsThatNoIntHolds) {
+  for (const int root : {0, 4})
+    EXPECT_EQ(elements_sent(binomial_scatter, scatter(kBeyondInt, root), 6), 7 * kBeyondInt);
 }
 
 TEST(BinomialScatter, RunsAsPlannedOnThreads) {

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "common/core/rng.h"
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
 #include "tests/support/drawn.h"
 
@@ -91,6 +92,16 @@ TEST(ChainBroadcast, EveryRankButTheLastSendsTheBufferOnce) {
             EXPECT_EQ(t.steps, p == 1 ? 0 : v == 0 || v == p - 1 ? k : k + 1);
           }
         }
+}
+
+TEST(ChainBroadcast, AsksForNoScratch) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    expect_scratch(chain(3), broadcast(n, p / 2), p, [](int) { return 0; });
+  });
+}
+
+TEST(ChainBroadcast, SendsCountsThatNoIntHolds) {
+  EXPECT_EQ(elements_sent(chain(7), broadcast(kBeyondInt, 1), 4), 3 * kBeyondInt);
 }
 
 TEST(ChainBroadcast, RunsAsPlannedOnThreads) {
@@ -211,6 +222,18 @@ TEST(VanDeGeijn, TheRootSendsLessThanTwiceItsBuffer) {
       }
     }
   });
+}
+
+TEST(VanDeGeijn, AsksForNoScratch) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    expect_scratch(van_de_geijn_broadcast, broadcast(n, p / 2), p, [](int) { return 0; });
+  });
+}
+
+// Of four chunks 0 sends 3 and 2 sends one down the tree. Round, everyone but the last sends 3.
+TEST(VanDeGeijn, SendsCountsThatNoIntHolds) {
+  EXPECT_EQ(elements_sent(van_de_geijn_broadcast, broadcast(kBeyondInt, 1), 4),
+            (3 + 1 + 3 * 3) * kBeyondInt / 4);
 }
 
 TEST(VanDeGeijn, RunsAsPlannedOnThreads) {

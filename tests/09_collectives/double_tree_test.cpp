@@ -2,11 +2,13 @@
 // traffic, and the exact time of pieces that keep all links at work.
 #include "09_collectives/double_tree.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "09_collectives/simulate.h"
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/tree_oracle.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/drawn.h"
@@ -238,6 +240,28 @@ TEST(DoubleTreeAllReduce, SendsEachSegmentOnceThroughEachEdge) {
     }
 }
 
+// Halves [0,5) and [5,11). Rank 2 is a leaf of the second tree and sends that half at once; in the
+// first it has a child, so that it sends [0,5) up a round later, and down.
+TEST(DoubleTreeAllReduce, CutsAsChunkOfDoes) {
+  EXPECT_EQ(pieces_sent(double_tree_all_reduce(call(CommOp::AllReduce, 11), 2, 3, 2)),
+            "[5,8) [8,11) [0,2) [2,5) [0,2) [2,5)");
+}
+
+// Two children's segments.
+TEST(DoubleTreeAllReduce, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    for (const int k : {1, 2, 5})
+      expect_scratch(in_segments(k), call(CommOp::AllReduce, n), p,
+                     [&](int) { return 2 * (((n + 1) / 2 + k - 1) / k); });
+  });
+}
+
+TEST(DoubleTreeAllReduce, SendsCountsThatNoIntHolds) {
+  for (const int p : {3, 6})
+    EXPECT_EQ(elements_sent(in_segments(5), call(CommOp::AllReduce, kBeyondInt), p),
+              2 * (p - 1) * kBeyondInt);
+}
+
 TEST(DoubleTreeAllReduce, TakesStepsForItsRounds) {
   for (int p = 4; p <= 64; ++p)
     for (const int more : {-2, 0, 5}) {  // so many segments that somebody is busy all the time
@@ -338,8 +362,9 @@ TEST(DoubleTreeAllReduce, TakesTheSameTimeOnACommunicator) {
 }
 
 TEST(DoubleTreeAllReduce, RefusesLessThanOneSegment) {
-  EXPECT_EQ(message_of([] { double_tree_all_reduce(call(CommOp::AllReduce, 8), 0, 4, 0); }),
-            "double_tree_all_reduce: 0 segments, at least 1 expected");
+  for (const int k : {0, -1})
+    EXPECT_THAT(message_of([&] { double_tree_all_reduce(call(CommOp::AllReduce, 8), 0, 4, k); }),
+                testing::HasSubstr(std::to_string(k) + " segments"));
 }
 
 }  // namespace

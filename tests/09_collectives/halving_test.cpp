@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "tests/09_collectives/plan_costs.h"
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/drawn.h"
 
@@ -97,6 +98,20 @@ TEST(RecursiveHalving, FoldsTheFirstRanksWherePIsNoPowerOfTwo) {
   EXPECT_EQ(text(4), "1: 40 | 5: 10");
   EXPECT_EQ(text(5), "3: 40 | 4: 10");
   for (const Total& total : run_reduce_scatter(6, 10)) EXPECT_EQ(total.most.steps, 4);
+}
+
+// Everything that arrives, in a place of its own: half, a quarter, ..., and the partner's all.
+TEST(RecursiveHalving, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_and_counts([](int p, std::int64_t c) {
+    expect_scratch(recursive_halving_reduce_scatter, call(CommOp::ReduceScatter, c), p,
+                   [&](int) { return (2 * p + log2_ceil(p)) * c; });
+  });
+}
+
+TEST(RecursiveHalving, SendsCountsThatNoIntHolds) {
+  const Collective c = call(CommOp::ReduceScatter, kBeyondInt);
+  EXPECT_EQ(elements_sent(recursive_halving_reduce_scatter, c, 4), 4 * 3 * kBeyondInt);
+  EXPECT_EQ(elements_sent(recursive_halving_reduce_scatter, c, 6), (2 * 6 + 4 * 5) * kBeyondInt);
 }
 
 TEST(RecursiveHalving, CountsOnACommunicatorWhatThePlansSay) {
@@ -219,6 +234,24 @@ TEST(Rabenseifner, HalvesAndThenDoubles) {
   EXPECT_EQ(text(0, 6), "1: 8");
   EXPECT_EQ(text(1, 6), "4: 4 | 3: 2 | 3: 2 | 4: 4 | 0: 8");
   EXPECT_EQ(text(4, 6), "1: 4 | 5: 2 | 5: 2 | 1: 4");
+}
+
+TEST(Rabenseifner, CutsAsChunkOfDoes) {
+  EXPECT_EQ(pieces_sent(rabenseifner_all_reduce(call(CommOp::AllReduce, 11), 1, 4)),
+            "[5,11) [0,2) [2,5) [0,5)");
+}
+
+TEST(Rabenseifner, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    expect_scratch(rabenseifner_all_reduce, call(CommOp::AllReduce, n), p,
+                   [&](int) { return is_power(p) ? (n + 1) / 2 : n; });
+  });
+}
+
+TEST(Rabenseifner, SendsCountsThatNoIntHolds) {
+  for (const int p : {4, 6})
+    EXPECT_EQ(elements_sent(rabenseifner_all_reduce, call(CommOp::AllReduce, kBeyondInt), p),
+              2 * (p - 1) * kBeyondInt);
 }
 
 TEST(Rabenseifner, CountsOnACommunicatorWhatThePlansSay) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
 #include "tests/support/drawn.h"
 
@@ -56,6 +57,17 @@ TEST(NaiveAllReduce, RankZeroSendsAndAddsAsMuchAsAllOthersTogether) {
       EXPECT_EQ(t.added, r == 0 ? (p - 1) * n : 0) << "rank " << r;
     }
   });
+}
+
+TEST(NaiveAllReduce, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    expect_scratch(naive_all_reduce, all_reduce(n), p,
+                   [&](int r) { return r == 0 ? (p - 1) * n : 0; });
+  });
+}
+
+TEST(NaiveAllReduce, SendsCountsThatNoIntHolds) {
+  EXPECT_EQ(elements_sent(naive_all_reduce, all_reduce(kBeyondInt), 4), 2 * 3 * kBeyondInt);
 }
 
 TEST(NaiveAllReduce, RunsAsPlannedOnThreads) {

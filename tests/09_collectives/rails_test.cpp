@@ -2,11 +2,13 @@
 // equal number share a switch, and in which all other messages between nodes pass one spine.
 #include "09_collectives/rails.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
 #include "tests/09_collectives/plan_costs.h"
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/drawn.h"
 #include "tests/support/message_of.h"
@@ -88,12 +90,27 @@ TEST(RailAllToAll, RefusesWhatItCannotDo) {
   const auto refusal = [](CommOp op, int size, int g) {
     return message_of([&] { rail_all_to_all(call(op, 1), 0, size, g); });
   };
-  EXPECT_EQ(refusal(CommOp::AllToAll, 4, 0),
-            "rail all_to_all: ranks_per_node 0, at least 1 expected");
-  EXPECT_EQ(refusal(CommOp::AllToAll, 6, 4),
-            "rail all_to_all: 6 ranks, a multiple of ranks_per_node 4 expected");
-  EXPECT_EQ(refusal(CommOp::AllToAllV, 4, 2),
-            "rail all_to_all: the call is an all_to_all_v, equal counts expected");
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal(CommOp::AllToAll, 4, 0), HasSubstr("ranks_per_node 0"));
+  EXPECT_THAT(refusal(CommOp::AllToAll, 4, -2), HasSubstr("ranks_per_node -2"));
+  EXPECT_THAT(refusal(CommOp::AllToAll, 6, 4), HasSubstr("6 ranks"));
+  EXPECT_THAT(refusal(CommOp::AllToAll, 6, 4), HasSubstr("ranks_per_node 4"));
+  EXPECT_THAT(refusal(CommOp::AllToAllV, 4, 2), HasSubstr("all_to_all_v"));
+}
+
+// What goes and what comes.
+TEST(RailAllToAll, AsksForNoMoreScratchThanItNeeds) {
+  for (const int m : {1, 2, 3, 7})
+    for (const int g : {1, 2, 3, 8})
+      for (const std::int64_t c : {0, 1, 100})
+        expect_scratch(rails(g), call(CommOp::AllToAll, c), m * g,
+                       [&](int) { return 2 * m * g * c; });
+}
+
+// Three nodes of two: three chunks in the node, two to each of two others.
+TEST(RailAllToAll, SendsCountsThatNoIntHolds) {
+  EXPECT_EQ(elements_sent(rails(2), call(CommOp::AllToAll, kBeyondInt), 6),
+            6 * (3 + 2 * 2) * kBeyondInt);
 }
 
 // Wires out and in: of each GPU to its node's switch, of its card to the switch of its rail, and of

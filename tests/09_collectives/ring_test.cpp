@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "common/core/rng.h"
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
 #include "tests/support/drawn.h"
 
@@ -108,6 +109,17 @@ TEST(RingAllReduceAlong, SendsTwiceTheBufferLessTwoChunksIn2PMinus2Steps) {
       EXPECT_EQ(t.steps, 2 * (p - 1)) << rank;
     }
   });
+}
+
+TEST(RingAllReduceAlong, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    expect_scratch(along(shuffled(p, 7)), all_reduce(n), p,
+                   [&](int) { return (n + p - 1) / p; });  // the longest chunk
+  });
+}
+
+TEST(RingAllReduceAlong, SendsCountsThatNoIntHolds) {
+  EXPECT_EQ(elements_sent(along({0, 2, 1}), all_reduce(kBeyondInt), 3), 2 * 2 * kBeyondInt);
 }
 
 TEST(RingAllReduceAlong, RunsAsPlannedOnThreads) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "common/core/rng.h"
@@ -277,6 +278,16 @@ TEST(WaitingCycle, OfAllRanksIsTheRing) {
   EXPECT_EQ(waiting_cycle(Ranks{3, 0, 1, 2}), (Ranks{0, 3, 2, 1}));
 }
 
+TEST(WaitingCycle, MayBeLongAndFarAway) {
+  Ranks all(100), waits_for(100);
+  std::iota(all.begin(), all.end(), 0);
+  std::iota(waits_for.begin(), waits_for.end(), 1);
+  waits_for.back() = 0;
+  EXPECT_EQ(waiting_cycle(waits_for), all);
+  waits_for.back() = 50;  // which 0 .. 49 only lead to
+  EXPECT_EQ(waiting_cycle(waits_for), Ranks(all.begin() + 50, all.end()));
+}
+
 TEST(WaitingCycle, OfOneRankIsThatRank) {
   EXPECT_EQ(waiting_cycle(Ranks{0}), Ranks{0});
   EXPECT_EQ(waiting_cycle(Ranks{-1, 1, 1}), Ranks{1});
@@ -325,6 +336,8 @@ TEST(WaitingCycle, RejectsWhatIsNoRank) {
   EXPECT_THAT(message({1, 2, 3}), testing::HasSubstr("rank 2 waits for 3"));
   EXPECT_THAT(message({1, -2, 0}), testing::HasSubstr("rank 1 waits for -2"));
   EXPECT_THAT(message({-1, 7}), testing::HasSubstr("rank 1 waits for 7"));
+  EXPECT_THAT(message({0, 7}), testing::HasSubstr("rank 1 waits for 7"));  // behind a cycle
+  EXPECT_THAT(message({1, 0, -2}), testing::HasSubstr("rank 2 waits for -2"));
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // and the time on networks whose nodes have a card for each rank, or one for all.
 #include "09_collectives/two_level.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/09_collectives/plan_costs.h"
+#include "tests/09_collectives/plan_pieces.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/drawn.h"
 #include "tests/support/message_of.h"
@@ -102,8 +104,32 @@ TEST(TwoLevelAllReduce, GivesTheRanksOfASmallerNodeMoreChunks) {
 }
 
 TEST(TwoLevelAllReduce, RefusesNodesWithoutRanks) {
-  EXPECT_EQ(message_of([] { two_level_all_reduce(call(CommOp::AllReduce, 4), 0, 2, 0); }),
-            "two level all_reduce: ranks_per_node 0, at least 1 expected");
+  for (const int g : {0, -3})
+    EXPECT_THAT(message_of([&] { two_level_all_reduce(call(CommOp::AllReduce, 4), 0, 2, g); }),
+                testing::HasSubstr("ranks_per_node " + std::to_string(g)));
+}
+
+// Chunks [0,2) [2,5) [5,8) [8,11), the first of which goes round between two nodes in halves.
+TEST(TwoLevelAllReduce, CutsAsChunkOfDoes) {
+  EXPECT_EQ(pieces_sent(two_level_all_reduce(call(CommOp::AllReduce, 11), 0, 6, 4)),
+            "[2,5) [5,8) [8,11) [0,1) [1,2) [0,2) [0,2) [0,2)");
+}
+
+// Of its chunks a rank has what each rank of its node sends; and what comes round between nodes.
+TEST(TwoLevelAllReduce, AsksForNoMoreScratchThanItNeeds) {
+  for_sizes_and_counts([](int p, std::int64_t n) {
+    for (const int g : kNodes)
+      expect_scratch(two_level(g), call(CommOp::AllReduce, n), p, [&](int r) {
+        const int h = std::min(g, p - r / g * g), mine = (g + h - 1) / h;
+        return h * mine * ((n + g - 1) / g);
+      });
+  });
+}
+
+TEST(TwoLevelAllReduce, SendsCountsThatNoIntHolds) {
+  for (const int p : {4, 6})
+    EXPECT_EQ(elements_sent(two_level(4), call(CommOp::AllReduce, kBeyondInt), p),
+              2 * (p - 1) * kBeyondInt);
 }
 
 // Links in the node are four times as fast to begin, and eight times as fast, as cards.
