@@ -193,7 +193,7 @@ TEST(BinomialScatter, EveryRankSendsOnWhatIsForItsSubtree) {
 }
 
 // Leaves have their chunk where the call wants it.
-TEST(BinomialScatter, AsksForNoMoreScratchThanItNeeds) {
+TEST(BinomialScatter, DoesNotAskForFarMoreScratchThanItNeeds) {
   for_sizes_counts_and_roots([](int p, std::int64_t chunk, int root) {
     expect_scratch(binomial_scatter, scatter(chunk, root), p, [&](int r) {
       const int ranks = subtree((r - root + p) % p, p);

@@ -59,7 +59,7 @@ TEST(NaiveAllReduce, RankZeroSendsAndAddsAsMuchAsAllOthersTogether) {
   });
 }
 
-TEST(NaiveAllReduce, AsksForNoMoreScratchThanItNeeds) {
+TEST(NaiveAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     expect_scratch(naive_all_reduce, all_reduce(n), p,
                    [&](int r) { return r == 0 ? (p - 1) * n : 0; });

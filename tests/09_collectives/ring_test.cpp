@@ -111,7 +111,7 @@ TEST(RingAllReduceAlong, SendsTwiceTheBufferLessTwoChunksIn2PMinus2Steps) {
   });
 }
 
-TEST(RingAllReduceAlong, AsksForNoMoreScratchThanItNeeds) {
+TEST(RingAllReduceAlong, DoesNotAskForFarMoreScratchThanItNeeds) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     expect_scratch(along(shuffled(p, 7)), all_reduce(n), p,
                    [&](int) { return (n + p - 1) / p; });  // the longest chunk
