@@ -244,18 +244,24 @@ std::string deadlock() {
 
 Json machines() {
   Json orders = Json::array(), rails = Json::array();
-  fmt::print("{:<28}{:>6}  {:<18}{:>12}{:>14}{:>12}{:>8}{:>16}\n", "all_reduce of 256 MiB", "ranks",
-             "found rings", "promised", "found, busbw", "bad order", "factor", "Rabenseifner");
+  fmt::print("{:<28}{:>6}  {:<15}{:<15}{:>9}{:>14}{:>12}{:>8}{:>16}\n", "all_reduce of 256 MiB",
+             "ranks", "found rings", "found trees", "promised", "found, busbw", "bad order",
+             "factor", "Rabenseifner");
+  const auto text_of = [](const Channels& found) {
+    return fmt::format("{} x {:g} GB/s", found.orders.size(), found.bytes_per_second / 1e9);
+  };
   for (const OrderRow& row : compare_orders()) {
-    const double rate = row.rings.bytes_per_second / 1e9;
-    fmt::print("{:<28}{:>6}  {:<18}{:>7.0f} GB/s{:>9.1f} GB/s{:>7.1f} GB/s{:>8.2f}{:>11.1f} GB/s\n",
-               row.machine, row.ranks, fmt::format("{} x {:g} GB/s", row.rings.orders.size(), rate),
-               row.rings.total_bytes_per_second() / 1e9, row.found_busbw / 1e9, row.bad_busbw / 1e9,
-               row.bad_seconds / row.found_seconds, row.rabenseifner_busbw / 1e9);
+    fmt::print(
+        "{:<28}{:>6}  {:<15}{:<15}{:>4.0f} GB/s{:>9.1f} GB/s{:>7.1f} GB/s{:>8.2f}{:>11.1f} GB/s\n",
+        row.machine, row.ranks, text_of(row.rings), text_of(row.trees),
+        row.rings.total_bytes_per_second() / 1e9, row.found_busbw / 1e9, row.bad_busbw / 1e9,
+        row.bad_seconds / row.found_seconds, row.rabenseifner_busbw / 1e9);
     orders.push_back({{"machine", row.machine},
                       {"ranks", row.ranks},
                       {"rings", row.rings.orders},
                       {"ring_bytes_per_second", row.rings.bytes_per_second},
+                      {"trees", row.trees.orders.size()},
+                      {"tree_bytes_per_second", row.trees.bytes_per_second},
                       {"bad_order", row.bad_order},
                       {"found_busbw", row.found_busbw},
                       {"bad_busbw", row.bad_busbw},

@@ -14,7 +14,7 @@ namespace aisc {
 struct OrderRow {
   std::string machine;
   int ranks = 0;
-  Channels rings{};
+  Channels rings{}, trees{};
   Order bad_order{};
   double found_seconds = 0, bad_seconds = 0;
   // Bytes per second, as nccl-tests count them.

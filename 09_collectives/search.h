@@ -41,8 +41,11 @@ Channels find_rings(const Topology& topology, const SearchLimits& limits = {});
 
 // Trees. In a node NCCL's trees are chains, "GPU a -> GPU b -> .. -> GPU x" (search.cc, "Search
 // Patterns"): sums go up the chain and results come down, so each hop takes room in both
-// directions. Only the first GPU then has to do with other nodes (double_tree.h). Throws Error as
-// find_rings, and for more than one node.
+// directions. In a cluster the chains of all nodes are the same, and their first GPUs are the ranks
+// of two trees over the nodes (double_tree.h): each has at most two parents and two children there,
+// with half of the data each, so it sends, up and down, twice what its chain carries, and receives
+// as much. An order is the chain through node 0, then that through node 1, and so on. Throws Error
+// as find_rings.
 Channels find_chains(const Topology& topology, const SearchLimits& limits = {});
 
 // How often rings cross each wire, in a step in which every rank sends to the next of each ring.

@@ -22,6 +22,7 @@ OrderRow compare(std::string machine, const Topology& topology, Order bad_order)
   OrderRow row{.machine = std::move(machine),
                .ranks = p,
                .rings = find_rings(topology),
+               .trees = find_chains(topology),
                .bad_order = std::move(bad_order)};
   row.found_seconds = seconds(all_reduce_along(row.rings.orders));
   row.bad_seconds = seconds(all_reduce_along({row.bad_order}));

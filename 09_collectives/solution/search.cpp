@@ -158,6 +158,7 @@ class Packing {
 
  private:
   static constexpr double kMostRoom = 1 << 20;
+  static constexpr int kTreeMessages = 2;  // see start()
 
   // First and last GPU of a path through a node, where the way to the next node is best first.
   void sort_ends() {
@@ -209,7 +210,7 @@ class Packing {
       start({.path = {back.front()}, .last = back.back(), .along = &back});
       start({.path = {same.front()}, .last = same.back(), .along = &same});
     }
-    if (machine_.nodes() > 1) {
+    if (machine_.nodes() > 1 && shape_ == Shape::Ring) {
       for (const auto& [first, last] : ends_) start({.path = {first}, .last = last});
     } else if (is_closed()) {
       start({.path = {0}});  // every ring comes through GPU 0
@@ -224,10 +225,14 @@ class Packing {
     at(walk.used, walk.path.front()) = true;
     const int nodes = machine_.nodes();
     if (nodes == 1) return go_on(walk);
-    std::vector<const Network::Route*> ways;  // from each node to the next
-    ways.reserve(static_cast<std::size_t>(nodes));
+    // From each node to the next: from the end of a ring's path, and once; from the head of a
+    // chain, and twice, which is what the two trees over the nodes send and receive at each.
+    const bool is_ring = shape_ == Shape::Ring;
+    const int from = is_ring ? walk.last : walk.path.front();
+    std::vector<const Network::Route*> ways;
     for (int node = 0; node < nodes; ++node)
-      ways.push_back(&machine_.way(node, walk.last, (node + 1) % nodes, walk.path.front()));
+      for (int times = 0; times < (is_ring ? 1 : kTreeMessages); ++times)
+        ways.push_back(&machine_.way(node, from, (node + 1) % nodes, walk.path.front()));
     with(ways, [&] { go_on(walk); });
   }
 
@@ -285,7 +290,9 @@ class Packing {
     }
     const int hops = shape_ == Shape::Ring ? machine_.gpus() : 2 * (machine_.gpus() - 1);
     least = std::min(least, sum / hops);
-    return machine_.nodes() > 1 ? std::min({least, into_node, out_of_node}) : least;
+    if (machine_.nodes() == 1) return least;
+    const int room = std::min(into_node, out_of_node);
+    return std::min(least, shape_ == Shape::Ring ? room : room / kTreeMessages);
   }
 
   const Machine& machine_;
@@ -337,8 +344,6 @@ Channels find_rings(const Topology& topology, const SearchLimits& limits) {
 }
 
 Channels find_chains(const Topology& topology, const SearchLimits& limits) {
-  if (topology.nodes() > 1)
-    fail(fmt::format("search: chains through {} nodes, 1 expected", topology.nodes()));
   return search(topology, Shape::Chain, limits);
 }
 

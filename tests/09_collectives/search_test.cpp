@@ -259,9 +259,49 @@ TEST(FindChains, HaveHalfALinkWhereOneIsAllThatAGpuHas) {
   expect_channels(of_tree, 1, 6);
 }
 
-TEST(FindChains, AreOfOneNode) {
-  EXPECT_EQ(message_of([] { find_chains(cluster(dgx1(), 2, edr_fabric())); }),
-            "search: chains through 2 nodes, 1 expected");
+// What chains and the trees over their heads send over each wire fits: hops of a chain both ways;
+// from each node's head to the next one's twice what a chain carries.
+void expect_trees_fit(const Topology& t, const Channels& chains) {
+  const Network network = t.network();
+  std::vector<double> sent(network.wire_seconds_per_byte.size());
+  const int nodes = t.nodes(), gpus = t.ranks() / nodes;
+  const auto send = [&](int from, int to, int times) {
+    for (const int wire : network.routes[static_cast<std::size_t>(from * t.ranks() + to)].wires)
+      sent[static_cast<std::size_t>(wire)] += times * chains.bytes_per_second;
+  };
+  for (const Order& order : chains.orders) {
+    ASSERT_EQ(static_cast<int>(order.size()), t.ranks());
+    const auto rank = [&](int node, int place) {
+      return order[static_cast<std::size_t>(node * gpus + place)];
+    };
+    for (int node = 0; node < nodes; ++node) {
+      send(rank(node, 0), rank((node + 1) % nodes, 0), 2);
+      for (int place = 0; place < gpus; ++place) {
+        EXPECT_EQ(t.gpu(rank(node, place)).node, node);
+        EXPECT_EQ(rank(node, place) % gpus, rank(0, place) % gpus) << "nodes have the same chain";
+        if (place == 0) continue;
+        send(rank(node, place - 1), rank(node, place), 1);
+        send(rank(node, place), rank(node, place - 1), 1);
+      }
+    }
+  }
+  for (std::size_t wire = 0; wire < sent.size(); ++wire)
+    EXPECT_LE(sent[wire], t.bytes_per_second(static_cast<int>(wire)) * (1 + 1e-9)) << wire;
+}
+
+// A card sends up and down, too: half of it for each.
+TEST(FindChains, OfClustersEnterAndLeaveNodesByTheHeadsCards) {
+  const Topology one = cluster(nvswitch_node(1), 2, hdr_fabric());
+  const Topology eight = cluster(nvswitch_node(), 3, hdr_fabric());
+  const Topology four = cluster(dgx1(), 2, edr_fabric());
+  const Channels of_one = find_chains(one), of_eight = find_chains(eight),
+                 of_four = find_chains(four);
+  expect_trees_fit(one, of_one);
+  expect_channels(of_one, 1, 12);
+  expect_trees_fit(eight, of_eight);
+  expect_channels(of_eight, 8, 12);
+  expect_trees_fit(four, of_four);
+  expect_channels(of_four, 4, 6);
 }
 
 const Order kNatural{0, 1, 2, 3, 4, 5, 6, 7};
