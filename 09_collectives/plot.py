@@ -10,9 +10,9 @@ NAMES = {"naive": "naive", "ring": "ring", "recursive_doubling": "recursive doub
 def bytes_text(value):
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
-            return f"{value:g} {unit}"
+            return f"{value:.3g} {unit}"
         value /= 1024
-    return f"{value:g} TiB"
+    return f"{value:.3g} TiB"
 
 
 def colours_of(pyplot):
@@ -34,13 +34,25 @@ def time_text(seconds):
 
 
 def sizes(numbers, pyplot):
-    """Seconds against bytes, and below what is chosen where."""
+    """Seconds against bytes, where two lines cross, and below what is chosen where."""
     figure, ax = pyplot.subplots(figsize=(10, 5.2))
     entry, colours = numbers["sizes"], colours_of(pyplot)
     for name in ("ring", "recursive_doubling", "rabenseifner", "double_tree"):
         rows = [row for row in entry["rows"] if row["algorithm"] == name]
         ax.plot([row["bytes"] for row in rows], [row["seconds"] for row in rows],
                 color=colours[name], label=NAMES[name])
+    for crossing in entry["crossovers"]:
+        if crossing["ranks"] != entry["ranks"] or crossing["formula"] <= 0:
+            continue
+        rows = [row for row in entry["rows"] if row["algorithm"] == crossing["first"]]
+        x = crossing["formula"]
+        for row, after in zip(rows, rows[1:]):  # straight between two sizes
+            if row["bytes"] <= x <= after["bytes"]:
+                part = (x - row["bytes"]) / (after["bytes"] - row["bytes"])
+                y = row["seconds"] + part * (after["seconds"] - row["seconds"])
+                ax.plot([x], [y], "o", color="#1f2933", markersize=7, zorder=5)
+                ax.annotate(bytes_text(x), (x, y), (-8, 8), textcoords="offset points", ha="right",
+                            fontsize=11)
     seconds = [row["seconds"] for row in entry["chosen"]]
     low = min(seconds) / 4
     begin = entry["chosen"][0]
@@ -58,7 +70,7 @@ def sizes(numbers, pyplot):
             ax.axvline(begin["bytes"], color=DIM, linewidth=1, linestyle=":")
         begin = after
     ax.set(xscale="log", yscale="log", xlabel="bytes of a rank's buffer", ylabel="time",
-           title=f"all-reduce of {entry['ranks']} ranks; the bar: the one that takes least",
+           title=f"all-reduce of {entry['ranks']} ranks; dots: crossovers; the bar: what takes least",
            ylim=(low / 1.5, 3 * max(seconds)))
     ticks(ax.xaxis, [8 * 16 ** k for k in range(8)], bytes_text)
     ticks(ax.yaxis, [10.0 ** k for k in range(-5, 2) if low < 10.0 ** k < 3 * max(seconds)],
