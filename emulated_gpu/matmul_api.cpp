@@ -1,0 +1,389 @@
+// The functions of cublasLt.h: descriptors, and what the library refuses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "emulated_gpu/matmul.h"
+#include "emulated_gpu/runtime.h"
+
+struct cublasLtContext {
+  int device;
+};
+
+namespace aisc::emulated_gpu {
+
+std::size_t bytes_of(std::int32_t type) {
+  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
+
+std::size_t extent_bytes(const cublasLtMatrixLayoutOpaque_t& layout) {
+  const auto rows = static_cast<std::int64_t>(layout.rows);
+  const auto columns = static_cast<std::int64_t>(layout.cols);
+  const std::int64_t last = layout.order == CUBLASLT_ORDER_COL
+                                ? rows - 1 + (columns - 1) * layout.ld
+                                : (rows - 1) * layout.ld + columns - 1;
+  return static_cast<std::size_t>(last + 1 + (layout.batch_count - 1) * layout.batch_stride) *
+         bytes_of(layout.type);
+}
+
+bool Product::has_bias() const {
+  return (how.epilogue &
+          (CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) != 0;
+}
+bool Product::has_aux() const { return (how.epilogue & 128) != 0; }
+std::int64_t Product::bias_size() const {
+  return static_cast<std::int64_t>(how.epilogue == CUBLASLT_EPILOGUE_BGRADB ? d_layout.cols
+                                                                            : d_layout.rows);
+}
+
+namespace {
+
+std::string type_error(const Product& p) {
+  const auto a = p.a_layout.type;
+  const auto d = p.d_layout.type;
+  if (p.b_layout.type != a || p.c_layout.type != d)
+    return fmt::format("types of A, B, C, D: {}, {}, {}, {}", a, p.b_layout.type, p.c_layout.type,
+                       d);
+  const auto compute = p.how.compute_type;
+  if (compute == CUBLAS_COMPUTE_64F || compute == CUBLAS_COMPUTE_64F_PEDANTIC)
+    return a == CUDA_R_64F && d == CUDA_R_64F && p.how.scale_type == CUDA_R_64F
+               ? ""
+               : "COMPUTE_64F takes R_64F only";
+  if (p.how.scale_type != CUDA_R_32F) return "COMPUTE_32F takes scale type R_32F only";
+  if (compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+    return a == CUDA_R_32F && d == CUDA_R_32F ? "" : "COMPUTE_32F_FAST_TF32 takes R_32F only";
+  if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
+    return fmt::format("compute type {} is not emulated", compute);
+  if (a == CUDA_R_64F || (d != a && d != CUDA_R_32F))
+    return fmt::format("COMPUTE_32F: types of A and D: {}, {}", a, d);
+  return "";
+}
+
+std::string layout_error(const char* name, const cublasLtMatrixLayoutOpaque_t& layout,
+                         std::int32_t batch_count) {
+  if (layout.rows == 0 || layout.cols == 0)
+    return fmt::format("{} is {} x {}", name, layout.rows, layout.cols);
+  const std::uint64_t least = layout.order == CUBLASLT_ORDER_COL ? layout.rows : layout.cols;
+  if (layout.ld < static_cast<std::int64_t>(least))
+    return fmt::format("{}: leading dimension {} < {}", name, layout.ld, least);
+  if (layout.batch_count != batch_count)
+    return fmt::format("{}: batch of {}, D's is {}", name, layout.batch_count, batch_count);
+  return "";
+}
+
+std::string epilogue_error(const Product& p) {
+  constexpr std::uint32_t kKnown[] = {
+      CUBLASLT_EPILOGUE_DEFAULT,     CUBLASLT_EPILOGUE_RELU,          CUBLASLT_EPILOGUE_BIAS,
+      CUBLASLT_EPILOGUE_RELU_BIAS,   CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
+      CUBLASLT_EPILOGUE_GELU_AUX,    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+      CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADA,        CUBLASLT_EPILOGUE_BGRADB};
+  if (std::find(std::begin(kKnown), std::end(kKnown), p.how.epilogue) == std::end(kKnown))
+    return fmt::format("epilogue {} is not emulated", p.how.epilogue);
+  if (p.how.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p.d_layout.order != CUBLASLT_ORDER_COL)
+    return "an epilogue needs D in ORDER_COL";
+  const auto d = p.d_layout.type;
+  if (p.has_bias() && p.how.bias_type != d)
+    return fmt::format("bias of type {}, D's is {}", p.how.bias_type, d);
+  if (!p.has_aux()) return "";
+  if (p.how.aux_type != d) return fmt::format("aux of type {}, D's is {}", p.how.aux_type, d);
+  if (p.how.aux_ld % 8 != 0 || p.how.aux_ld < static_cast<std::int64_t>(p.d_layout.rows))
+    return fmt::format("aux: leading dimension {}: not a multiple of 8, or less than D's {} rows",
+                       p.how.aux_ld, p.d_layout.rows);
+  if (p.how.aux_batch_stride % 8 != 0)
+    return fmt::format("aux: batch stride {} is not a multiple of 8", p.how.aux_batch_stride);
+  return "";
+}
+
+}  // namespace
+
+std::string find_error(const Product& p) {
+  if (std::string error = type_error(p); !error.empty()) return error;
+  if (p.how.pointer_mode != CUBLASLT_POINTER_MODE_HOST) return "alpha and beta must be on the host";
+  const struct {
+    const char* name;
+    const cublasLtMatrixLayoutOpaque_t& layout;
+  } matrices[] = {{"A", p.a_layout}, {"B", p.b_layout}, {"C", p.c_layout}, {"D", p.d_layout}};
+  for (const auto& [name, layout] : matrices)
+    if (std::string error = layout_error(name, layout, p.d_layout.batch_count); !error.empty())
+      return error;
+  const auto m = p.how.transa ? p.a_layout.cols : p.a_layout.rows;
+  const auto k = p.how.transa ? p.a_layout.rows : p.a_layout.cols;
+  const auto k_b = p.how.transb ? p.b_layout.cols : p.b_layout.rows;
+  const auto n = p.how.transb ? p.b_layout.rows : p.b_layout.cols;
+  if (m != p.d_layout.rows || n != p.d_layout.cols || k != k_b || m != p.c_layout.rows ||
+      n != p.c_layout.cols)
+    return fmt::format("op(A) is {} x {}, op(B) is {} x {}, C is {} x {}, D is {} x {}", m, k, k_b,
+                       n, p.c_layout.rows, p.c_layout.cols, p.d_layout.rows, p.d_layout.cols);
+  return epilogue_error(p);
+}
+
+namespace {
+
+// Types that were not set are D's.
+Product make_product(const cublasLtMatmulDescOpaque_t& how, const cublasLtMatrixLayoutOpaque_t& a,
+                     const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& c,
+                     const cublasLtMatrixLayoutOpaque_t& d) {
+  Product product{.how = how, .a_layout = a, .b_layout = b, .c_layout = c, .d_layout = d};
+  if (how.bias_type < 0) product.how.bias_type = d.type;
+  if (how.aux_type < 0) product.how.aux_type = d.type;
+  return product;
+}
+
+bool is_reachable(const void* address, std::size_t bytes) {
+  const auto found = runtime().find(address);
+  return found &&
+         bytes <= found->bytes - static_cast<std::size_t>(static_cast<const std::byte*>(address) -
+                                                          found->begin);
+}
+
+// Memory that the product touches and that is not a device's, or too short; empty: none.
+std::string memory_error(const Product& p) {
+  if (!is_reachable(p.a, extent_bytes(p.a_layout))) return "A";
+  if (!is_reachable(p.b, extent_bytes(p.b_layout))) return "B";
+  if (p.beta != 0 && !is_reachable(p.c, extent_bytes(p.c_layout))) return "C";
+  if (!is_reachable(p.d, extent_bytes(p.d_layout))) return "D";
+  const std::int64_t later = p.d_layout.batch_count - 1;
+  const auto bias = static_cast<std::size_t>(p.bias_size() + later * p.how.bias_batch_stride);
+  if (p.has_bias() && !is_reachable(p.how.bias, bias * bytes_of(p.how.bias_type))) return "bias";
+  const auto aux =
+      static_cast<std::size_t>(static_cast<std::int64_t>(p.d_layout.rows) +
+                               (static_cast<std::int64_t>(p.d_layout.cols) - 1) * p.how.aux_ld +
+                               later * p.how.aux_batch_stride);
+  if (p.has_aux() && !is_reachable(p.how.aux, aux * bytes_of(p.how.aux_type))) return "aux";
+  return "";
+}
+
+cublasStatus_t refuse(cublasStatus_t status, const std::string& why) {
+  std::fputs(
+      fmt::format("emulated GPU: cublasLtMatmul: {}: {}\n", why, cublasLtGetStatusName(status))
+          .c_str(),
+      stderr);
+  return status;
+}
+
+template <class T>
+cublasStatus_t set(T& field, const void* buffer, std::size_t bytes) {
+  if (buffer == nullptr || bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&field, buffer, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+}  // namespace aisc::emulated_gpu
+
+using namespace aisc::emulated_gpu;
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* lightHandle) {
+  if (lightHandle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *lightHandle = new cublasLtContext{current_device()};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t lightHandle) {
+  delete lightHandle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+std::size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+      return "CUBLAS_STATUS of another kind";
+  }
+}
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "the library was not initialized";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the GPU program failed to execute";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the functionality requested is not supported";
+    default:
+      return "unknown status";
+  }
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* matmulDesc,
+                                        cublasComputeType_t computeType, cudaDataType_t scaleType) {
+  *matmulDesc = new cublasLtMatmulDescOpaque_t{};
+  (*matmulDesc)->compute_type = computeType;
+  (*matmulDesc)->scale_type = scaleType;
+  (*matmulDesc)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  (*matmulDesc)->bias_type = -1;
+  (*matmulDesc)->aux_type = -1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmulDesc) {
+  delete matmulDesc;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attr, const void* buf,
+                                              std::size_t sizeInBytes) {
+  switch (attr) {
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+      return set(desc->compute_type, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+      return set(desc->scale_type, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+      return set(desc->pointer_mode, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(desc->transa, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(desc->transb, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(desc->epilogue, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(desc->bias, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
+      return set(desc->bias_batch_stride, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return set(desc->bias_type, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(desc->aux, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(desc->aux_ld, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
+      return set(desc->aux_batch_stride, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+      return set(desc->aux_type, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return set(desc->sm_count_target, buf, sizeInBytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* matLayout, cudaDataType type,
+                                          std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
+  *matLayout = new cublasLtMatrixLayoutOpaque_t{type, CUBLASLT_ORDER_COL, rows, cols, ld, 1, 0};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matLayout) {
+  delete matLayout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attr,
+                                                const void* buf, std::size_t sizeInBytes) {
+  switch (attr) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+      return set(layout->type, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+      return set(layout->order, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+      return set(layout->rows, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+      return set(layout->cols, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+      return set(layout->ld, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return set(layout->batch_count, buf, sizeInBytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return set(layout->batch_stride, buf, sizeInBytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* pref) {
+  *pref = new cublasLtMatmulPreferenceOpaque_t{0, {256, 256, 256, 256}};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref) {
+  delete pref;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref,
+                                                    cublasLtMatmulPreferenceAttributes_t attr,
+                                                    const void* buf, std::size_t sizeInBytes) {
+  if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+    return set(pref->max_workspace_bytes, buf, sizeInBytes);
+  if (attr >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
+    return set(pref->alignment_bytes[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], buf,
+               sizeInBytes);
+  return CUBLAS_STATUS_SUCCESS;  // hints, which change nothing here
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
+    cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+    cublasLtMatmulPreference_t preference, int requestedAlgoCount,
+    cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int* returnAlgoCount) {
+  if (!lightHandle || !operationDesc || !Adesc || !Bdesc || !Cdesc || !Ddesc || !preference ||
+      requestedAlgoCount <= 0 || !heuristicResultsArray || !returnAlgoCount)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  *returnAlgoCount = 0;
+  if (!find_error(make_product(*operationDesc, *Adesc, *Bdesc, *Cdesc, *Ddesc)).empty())
+    return CUBLAS_STATUS_NOT_SUPPORTED;  // which a program may well want to know: not reported
+  heuristicResultsArray[0] = {};
+  std::copy_n(preference->alignment_bytes, 4, heuristicResultsArray[0].algo.data);
+  heuristicResultsArray[0].wavesCount = 1;
+  *returnAlgoCount = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t computeDesc,
+                              const void* alpha, const void* A, cublasLtMatrixLayout_t Adesc,
+                              const void* B, cublasLtMatrixLayout_t Bdesc, const void* beta,
+                              const void* C, cublasLtMatrixLayout_t Cdesc, void* D,
+                              cublasLtMatrixLayout_t Ddesc, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, std::size_t workspaceSizeInBytes,
+                              cudaStream_t stream) {
+  if (!lightHandle) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
+  if (!computeDesc || !alpha || !A || !Adesc || !B || !Bdesc || !beta || !C || !Cdesc || !D ||
+      !Ddesc || (workspaceSizeInBytes > 0 && !workspace))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "a null pointer");
+  Product product = make_product(*computeDesc, *Adesc, *Bdesc, *Cdesc, *Ddesc);
+  product.a = A;
+  product.b = B;
+  product.c = C;
+  product.d = D;
+  const bool is_double = computeDesc->scale_type == CUDA_R_64F;
+  product.alpha =
+      is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
+  product.beta = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
+  if (const auto error = find_error(product); !error.empty())
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, error);
+  if ((product.has_bias() && !product.how.bias) || (product.has_aux() && !product.how.aux))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "no pointer to bias or aux");
+  if (C == D && (Cdesc->ld != Ddesc->ld || Cdesc->order != Ddesc->order))
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D with another layout");
+  const void* pointers[] = {A, B, C, D};
+  for (int i = 0; i < 4; ++i)
+    if (algo != nullptr && reinterpret_cast<std::uintptr_t>(pointers[i]) % algo->data[i] != 0)
+      return refuse(CUBLAS_STATUS_INVALID_VALUE,
+                    fmt::format("{} is not aligned to {} bytes, for which the algorithm was chosen",
+                                "ABCD"[i], algo -> data[i]));
+  CUstream_st& it = stream_of(stream);
+  if (lightHandle->device != current_device() || it.device != current_device())
+    return refuse(CUBLAS_STATUS_EXECUTION_FAILED,
+                  fmt::format("handle of device {}, stream of device {}, current device {}",
+                              lightHandle->device, it.device, current_device()));
+  if (const auto matrix = memory_error(product); !matrix.empty())
+    return refuse(CUBLAS_STATUS_EXECUTION_FAILED,
+                  "not memory of a device, or too short: " + matrix);
+  if (device_error(it.device) != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
+  it.enqueue({[product] {
+    multiply(product);
+    return cudaSuccess;
+  }});
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"
