@@ -5,12 +5,17 @@ option(AISC_NATIVE "Compile for the processor of this machine" ON)
 option(AISC_WERROR "Treat warnings as errors (CI does)" OFF)
 option(AISC_TESTS "Build the tests" ON)
 option(AISC_USE_LABS "Build everything on the student's code, NN_name/lab, in place of solutions" OFF)
+option(AISC_PRECOMPILE "Compile the headers of tests once: quicker from nothing, without ccache" OFF)
 option(AISC_PROGRAMS "Build the programs and benchmarks, not only libraries and tests" ON)
 option(AISC_FUZZ "Build the fuzzer (clang; preset asan)" OFF)
 option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" ON)
-option(AISC_CUDA "Build the CUDA device" OFF)
+set(AISC_CUDA OFF CACHE STRING
+  "Build the CUDA device: OFF, ON, or EMULATED: its code runs on the CPU, for tests (emulated_gpu/)")
+set_property(CACHE AISC_CUDA PROPERTY STRINGS OFF ON EMULATED)
 option(AISC_MPI "Build the MPI backend when MPI is found" ON)
 option(AISC_NCCL "Build the NCCL backend when NCCL is found" ON)
+set(AISC_HEADERS "$ENV{AISC_HEADERS}" CACHE PATH
+  "Packages in a folder in place of installed ones: what tools/gpu_check --pack filled")
 set(AISC_SANITIZE "" CACHE STRING
   "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 

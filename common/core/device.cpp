@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "common/core/error.h"
+#include "common/core/make_cuda_device.h"
 #include "common/core/tensor.h"
 
 namespace aisc {
@@ -16,10 +20,12 @@ constexpr std::array<const char*, kPurposeCount> kPurposeNames{
     "parameters", "gradients", "optimizer", "activations", "workspace", "communication"};
 
 // Sizes are rounded up to one of eight steps between powers of two, so that a block serves all
-// requests at most an eighth smaller: a slightly different size still hits the cache.
+// requests at most an eighth smaller: a slightly different size still hits the cache. Of large
+// blocks an eighth would be much memory: 32 steps.
 std::size_t size_class(std::size_t bytes) {
   if (bytes <= 64) return 64;
-  const std::size_t step = std::max<std::size_t>(64, std::bit_floor(bytes - 1) / 8);
+  const std::size_t steps = bytes > (std::size_t{16} << 20) ? 32 : 8;
+  const std::size_t step = std::max<std::size_t>(64, std::bit_floor(bytes - 1) / steps);
   return (bytes + step - 1) / step * step;
 }
 
@@ -103,7 +109,12 @@ Work Device::copy_async(View to, ConstView from, Queue queue) {
   if (to.count() != from.count() || to.dtype() != from.dtype())
     fail(fmt::format("copy: to {} x {} from {} x {}", to.count(), name_of(to.dtype()), from.count(),
                      name_of(from.dtype())));
-  return do_copy(to, from, queue);
+  if (to.count() == 0) return Work();
+  // Of the host and a GPU it is the GPU that copies.
+  Device* copies = this;
+  for (Device* side : {&to.device(), &from.device()})
+    if (copies->kind() == DeviceKind::Cpu) copies = side;
+  return copies->do_copy(to, from, queue);
 }
 
 void Device::copy(View to, ConstView from) { copy_async(to, from).wait(); }
@@ -132,6 +143,24 @@ void Device::trim_locked() noexcept {
     blocks.clear();
   }
   ledger_.cached_bytes = 0;
+}
+
+DeviceOptions parse_device(const std::string& name) {
+  if (name == "cpu") return {};
+  if (name == "cuda") return {.kind = DeviceKind::Cuda};
+  constexpr std::string_view kPrefix = "cuda:";
+  DeviceOptions options{.kind = DeviceKind::Cuda};
+  const char* const end = name.data() + name.size();
+  if (name.starts_with(kPrefix)) {
+    const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, options.index);
+    if (error == std::errc() && rest == end && options.index >= 0) return options;
+  }
+  fail(fmt::format("device \"{}\": expected cpu, cuda, or cuda: and a number, as in cuda:1", name));
+}
+
+std::unique_ptr<Device> make_device(const DeviceOptions& options, int node_rank) {
+  if (options.kind == DeviceKind::Cpu) return std::make_unique<CpuDevice>(options);
+  return make_cuda_device(options, node_rank);
 }
 
 }  // namespace aisc

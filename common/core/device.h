@@ -24,8 +24,20 @@ enum class Purpose { Parameters, Gradients, Optimizer, Activations, Workspace, C
 inline constexpr int kPurposeCount = 6;
 const char* name_of(Purpose purpose);  // "parameters", "gradients", ...
 
-// Which queue a copy runs on. On the CPU all copies happen at once, in the calling thread.
+// Which queue a copy runs on. On the CPU all copies happen at once, in the calling thread. On a GPU
+// each is a stream: Compute is in order with the kernels; a copy on another one begins when what
+// was asked of Compute before is over, and runs beside what comes after.
 enum class Queue { Compute, ToHost, ToDevice };
+
+enum class DeviceKind { Cpu, Cuda };  // whose kernels compute on the memory
+
+struct DeviceOptions {
+  DeviceKind kind = DeviceKind::Cpu;
+  int index = -1;                   // of the GPU; -1: ranks of a node take turns
+  std::int64_t capacity_bytes = 0;  // 0: no limit
+  bool poison = false;  // fill new blocks with 0xFF, a NaN in every floating type: finds reads of
+                        // memory that was never written
+};
 
 struct Usage {
   std::int64_t live_bytes = 0;
@@ -53,6 +65,7 @@ class Device {
   virtual ~Device() = default;
 
   virtual const char* name() const = 0;  // "cpu", "cuda:0"
+  virtual DeviceKind kind() const { return DeviceKind::Cpu; }
   // True if the memory is the host's, which this program reads and writes by itself.
   virtual bool is_host() const { return false; }
 
@@ -61,10 +74,14 @@ class Device {
   void* allocate(std::size_t bytes, Purpose purpose);
   void release(void* block, std::size_t bytes, Purpose purpose) noexcept;
 
-  // to and from have the same count and dtype, else Error. Either may be another device's.
+  // to and from have the same count and dtype, else Error. Either may be another device's. Both
+  // must live until wait() has returned; memory of the host has then been read or written.
   Work copy_async(View to, ConstView from, Queue queue = Queue::Compute);
   void copy(View to, ConstView from);  // copy_async, waited for
   void zero(View out);
+  // Returns when all that was asked of this device is over, and throws what went wrong meanwhile:
+  // operations of a GPU return before they are done. Nothing on the CPU.
+  virtual void synchronize() {}
 
   Ledger ledger() const;
   void reset_peaks();    // peaks := live; for measuring one phase
@@ -82,6 +99,8 @@ class Device {
 
  protected:
   explicit Device(std::int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
+  // For destructors of devices whose extensions use them: ends these first.
+  void end_extensions() noexcept { extensions_.clear(); }
 
  private:
   virtual void* do_allocate(std::size_t bytes) = 0;  // nullptr when there is no more
@@ -103,13 +122,7 @@ class Device {
 // costs 32 address translations instead of 16,384.
 class CpuDevice final : public Device {
  public:
-  struct Options {
-    std::int64_t capacity_bytes = 0;  // 0: no limit
-    bool poison = false;  // fill new blocks with 0xFF, a NaN in every floating type: finds reads of
-                          // memory that was never written
-  };
-  CpuDevice() : CpuDevice(Options{}) {}
-  explicit CpuDevice(const Options& options);
+  explicit CpuDevice(const DeviceOptions& options = {});
   ~CpuDevice() override;
 
   const char* name() const override { return "cpu"; }
@@ -124,5 +137,19 @@ class CpuDevice final : public Device {
 
   const bool poison_;
 };
+
+// "cpu", "cuda" (ranks take turns) or "cuda:1". Throws Error for anything else.
+DeviceOptions parse_device(const std::string& name);
+
+// The device of a rank that is number `node_rank` of those on its node. Throws Error naming what is
+// missing: CUDA in this build, a driver, a GPU of that index.
+std::unique_ptr<Device> make_device(const DeviceOptions& options, int node_rank = 0);
+
+// GPUs that this program sees: 0 without CUDA.
+int gpu_count();
+
+// Host memory that a GPU copies from and to by itself, at full speed and beside its kernels; plain
+// host memory where this program has no CUDA.
+std::unique_ptr<Device> make_pinned_memory();
 
 }  // namespace aisc

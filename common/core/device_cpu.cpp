@@ -15,7 +15,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
-CpuDevice::CpuDevice(const Options& options)
+CpuDevice::CpuDevice(const DeviceOptions& options)
     : Device(options.capacity_bytes), poison_(options.poison) {}
 
 CpuDevice::~CpuDevice() { trim(); }

@@ -1,9 +1,12 @@
 // What the machine at hand can do, measured: the denominators of every utilisation in this course.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/core/device.h"
 #include "common/core/dtype.h"
 
 namespace aisc {
@@ -49,6 +52,15 @@ double measure_triad_bandwidth(int threads);
 // instruction run it at half the rate of F32; there products are better done in F32. Measured once
 // in about 10 ms.
 bool bf16_dot_is_fast();
+
+struct GpuFacts {
+  std::string name;             // "NVIDIA H200"
+  std::string driver, runtime;  // the newest CUDA that the driver knows, and this program's: "13.0"
+  std::int64_t used_bytes = 0;  // of its memory, by all programs
+  std::int64_t total_bytes = 0;  // what it has
+};
+// What the GPU says of itself that a device stands for; nothing of a CPU.
+std::optional<GpuFacts> gpu_facts(const Device& device);
 
 // One line a GPU, empty where there is none or the program was built without CUDA.
 std::string describe_gpus();

@@ -20,6 +20,8 @@ struct Tensor::Storage {
 void ConstView::require(DType dtype) const {
   if (dtype != dtype_)
     fail(std::string("a tensor of ") + name_of(dtype_) + " was read as " + name_of(dtype));
+  if (device_ && device_->kind() != DeviceKind::Cpu)
+    fail(std::string("a tensor on ") + device_->name() + " was read by the host; copy it first");
 }
 
 ConstView ConstView::rows(std::int64_t begin, std::int64_t end) const {

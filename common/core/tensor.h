@@ -26,7 +26,7 @@ class ConstView {
   std::size_t bytes() const { return static_cast<std::size_t>(count()) * size_of(dtype_); }
   const void* raw() const { return data_; }
 
-  // The elements as C++ values; throws Error if T is not the dtype.
+  // The elements as C++ values; throws Error if T is not the dtype, or they are on a GPU.
   template <class T>
   const T* data() const {
     require(DTypeOf<T>::value);

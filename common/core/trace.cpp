@@ -14,20 +14,44 @@ Trace::Lane& Trace::lane() {
   return lanes_.try_emplace(std::this_thread::get_id(), Lane{next, {}}).first->second;
 }
 
-Trace::Span Trace::span(const char* part, std::string name) {
+// Not under the lock: a device that is waited for may ask watches that trace something themselves.
+void Trace::wait_for_device() {
+  Device* device = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (recording_ && watcher_ == std::this_thread::get_id()) device = watched_;
+  }
+  if (device) device->synchronize();
+}
+
+void Trace::throw_failure() {
   const std::lock_guard lock(mutex_);
-  lane().open.push_back({std::move(name), part, clock_.now(), 0.0});
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+Trace::Span Trace::span(const char* part, std::string name) {
+  throw_failure();
+  wait_for_device();
+  const std::lock_guard lock(mutex_);
+  const bool counts = !watched_ || watched_->kind() == DeviceKind::Cpu || recording_;
+  lane().open.push_back({std::move(name), part, clock_.now(), 0.0, counts});
   return Span(this);
 }
 
 // A span's own time is its length less that of the spans inside it, which the parent is told.
 void Trace::end() noexcept try {
+  try {
+    wait_for_device();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
   const std::lock_guard lock(mutex_);
   Lane& current = lane();
   Open open = std::move(current.open.back());
   current.open.pop_back();
   const double now = clock_.now(), length = now - open.begin_seconds;
-  seconds_[open.part] += length - open.nested_seconds;
+  if (open.counts) seconds_[open.part] += length - open.nested_seconds;
   if (!current.open.empty()) current.open.back().nested_seconds += length;
   if (!recording_) return;
   events_.push_back({open.name.empty() ? open.part : std::move(open.name), open.part,
@@ -63,13 +87,15 @@ void Trace::add(const std::string& lane, std::string name, double begin_seconds,
 }
 
 void Trace::record(bool on) {
+  throw_failure();
   const std::lock_guard lock(mutex_);
   recording_ = on;
 }
 
-void Trace::watch(const Device* device) {
+void Trace::watch(Device* device) {
   const std::lock_guard lock(mutex_);
   watched_ = device;
+  watcher_ = std::this_thread::get_id();
 }
 
 std::vector<TraceEvent> Trace::events() const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <string>
@@ -55,9 +56,12 @@ class Trace {
   // Single spans are kept only while recording (off at first); times by part always.
   void record(bool on);
   bool is_recording() const { return recording_; }
-  // Events hold what `device` has live when they end; null, as at first: they do not. The device
-  // must outlive the trace.
-  void watch(const Device* device);
+  // Events hold what `device` has live when they end; null, as at first: they do not. Operations of
+  // a GPU return before they are done, and a span around them would end too soon: while recording,
+  // spans of the thread that called watch() wait for the GPU at both ends, and those of other times
+  // are left out of the parts. What the GPU throws at the end of a span, the next span() or
+  // record() throws. The device must outlive the trace.
+  void watch(Device* device);
   std::vector<TraceEvent> events() const;  // in the order in which they ended
   // Seconds per part, without the time of spans nested inside: the values add up to the traced
   // time.
@@ -76,6 +80,7 @@ class Trace {
     const char* part;
     double begin_seconds;
     double nested_seconds;
+    bool counts;  // its time is that of the work, not of asking for it
   };
   struct Lane {
     int index;
@@ -83,12 +88,16 @@ class Trace {
   };
   void end() noexcept;
   Lane& lane();
+  void wait_for_device();
+  void throw_failure();
 
   const Clock& clock_;
   const int rank_;
   mutable std::mutex mutex_;
   std::atomic<bool> recording_ = false;
-  const Device* watched_ = nullptr;
+  Device* watched_ = nullptr;
+  std::thread::id watcher_;
+  std::exception_ptr failure_;  // of the device, found where nothing may be thrown
   struct NamedLane {
     std::string name;
     int index;

@@ -17,6 +17,10 @@ class PendingOperation {
   // Blocks until one of `operations`, which are this rank's and include this one, is over; its
   // index. Here by asking in turn.
   virtual std::size_t wait_any(std::span<PendingOperation* const> operations);
+  // The same for operations of any kinds, of which some may be made of others.
+  static std::size_t wait_any_of(std::span<PendingOperation* const> operations);
+  // The operation that this one waits for, where it only adds to it: else this one. nullptr: over.
+  virtual PendingOperation* inside() { return this; }
   // wait() for a Work that is dropped: errors may only be kept, for the communicator's next call.
   virtual void abandon() noexcept {
     try {

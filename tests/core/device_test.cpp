@@ -57,6 +57,9 @@ TEST(DeviceCache, ServesSlightlySmallerRequests) {
   EXPECT_EQ(misses_after(8 * kMiB, 4 * kMiB), 1);
   EXPECT_EQ(misses_after(1, 64), 0);
   EXPECT_EQ(misses_after(64, 65), 1);
+  // Of large blocks an eighth would be much: 32 classes above 16 MiB.
+  EXPECT_EQ(misses_after(64 * kMiB, 64 * kMiB - kMiB + 1), 0);
+  EXPECT_EQ(misses_after(64 * kMiB, 64 * kMiB - kMiB), 1);
 }
 
 TEST(DeviceCache, IsEmptyAfterTrim) {
@@ -81,6 +84,19 @@ TEST(DeviceCapacity, CountsWhatIsLiveNotWhatIsCached) {
   CpuDevice device{{.capacity_bytes = 1000}};
   { const Tensor x = bytes(900, device); }
   EXPECT_NO_THROW(bytes(200, device));
+}
+
+TEST(MakeDevice, MakesTheHosts) {
+  const auto device = make_device({.capacity_bytes = 1000}, 3);
+  EXPECT_STREQ(device->name(), "cpu");
+  EXPECT_EQ(device->kind(), DeviceKind::Cpu);
+  EXPECT_TRUE(error_says([&] { bytes(1001, *device); }, {"out of memory"}));
+  device->synchronize();
+  EXPECT_TRUE(make_pinned_memory()->is_host());
+}
+
+TEST(MakeDevice, SaysWhyThereIsNoSuchGpu) {
+  EXPECT_TRUE(error_says([&] { make_device({.kind = DeviceKind::Cuda, .index = 99}); }, {"cuda:"}));
 }
 
 // A device whose system has only so much memory.
@@ -205,6 +221,18 @@ TEST(DeviceCopies, MoveTheSameCountAndTypeOnly) {
       error_says([&] { device.copy(to.rows(0, 2), from); }, {"copy", "2 x F32", "3 x F32"}));
   EXPECT_TRUE(error_says([&] { device.copy(Tensor({3}, DType::F64, device), from); },
                          {"copy", "3 x F64", "3 x F32"}));
+}
+
+TEST(Devices, HaveNames) {
+  EXPECT_EQ(parse_device("cpu").kind, DeviceKind::Cpu);
+  EXPECT_EQ(parse_device("cuda").kind, DeviceKind::Cuda);
+  EXPECT_EQ(parse_device("cuda").index, -1);
+  EXPECT_EQ(parse_device("cuda:0").index, 0);
+  EXPECT_EQ(parse_device("cuda:12").kind, DeviceKind::Cuda);
+  EXPECT_EQ(parse_device("cuda:12").index, 12);
+  for (const char* name : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1x", "cuda:99999999999"})
+    EXPECT_TRUE(error_says([&] { parse_device(name); },
+                           {"device \"" + std::string(name) + "\"", "cpu, cuda, or cuda:"}));
 }
 
 TEST(DeviceExtensions, AreOneOfEachTypeForEachDevice) {

@@ -4,15 +4,18 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "common/core/clock.h"
 #include "common/core/emulated_compute.h"
 #include "common/core/error.h"
 #include "common/core/files.h"
+#include "common/core/tensor.h"
 #include "common/core/trace.h"
 #include "common/core/work.h"
 #include "tests/support/error_says.h"
@@ -154,6 +157,73 @@ TEST_F(Traces, AMovedSpanEndsOnce) {
   }
   clock_.advance(5);
   EXPECT_EQ(trace_.seconds_by_part().at("copy"), 2);
+}
+
+// A GPU in virtual time: work takes its seconds where somebody waits for it.
+class LateDevice final : public Device {
+ public:
+  explicit LateDevice(Clock& clock) : Device(0), clock_(clock) {}
+  const char* name() const override { return "late"; }
+  DeviceKind kind() const override { return DeviceKind::Cuda; }
+  void ask(double seconds) { asked_seconds_ += seconds; }
+  void break_down() { broken_ = true; }
+  void synchronize() override {
+    clock_.advance(std::exchange(asked_seconds_, 0));
+    if (std::exchange(broken_, false)) fail("the device broke down");
+  }
+
+ private:
+  void* do_allocate(std::size_t /*bytes*/) override { return nullptr; }
+  void do_free(void* /*block*/) noexcept override {}
+  void do_poison(void* /*block*/, std::size_t /*bytes*/) override {}
+  Work do_copy(View /*to*/, ConstView /*from*/, Queue /*queue*/) override { return Work(); }
+  void do_zero(void* /*block*/, std::size_t /*bytes*/) override {}
+
+  Clock& clock_;
+  double asked_seconds_ = 0;
+  bool broken_ = false;
+};
+
+TEST_F(Traces, WaitForAWatchedGpuOnlyWhileRecording) {
+  LateDevice gpu(clock_);
+  const auto work = [&] {
+    gpu.ask(0.25);  // of nobody's span
+    const auto outer = trace_.span("layer");
+    gpu.ask(1);
+    {
+      const auto inner = trace_.span("matmul");
+      gpu.ask(2);
+    }
+    gpu.ask(4);
+  };
+  trace_.record(true);
+  work();  // not watched
+  EXPECT_EQ(clock_.now(), 0);
+  gpu.synchronize();
+  trace_.reset();
+  trace_.watch(&gpu);
+  work();
+  EXPECT_EQ(trace_.seconds_by_part(), (std::map<std::string, double>{{"layer", 5}, {"matmul", 2}}));
+  trace_.record(false);
+  const double before = clock_.now();
+  work();
+  EXPECT_EQ(clock_.now(), before);
+  EXPECT_EQ(trace_.seconds_by_part().at("layer"), 5) << "times of launching do not count";
+}
+
+TEST_F(Traces, ThrowLaterWhatTheGpuThrowsAtTheEndOfASpan) {
+  LateDevice gpu(clock_);
+  trace_.watch(&gpu);
+  trace_.record(true);
+  const auto broken = [&] {
+    const auto span = trace_.span("matmul");
+    gpu.break_down();
+  };
+  broken();
+  EXPECT_TRUE(error_says([&] { const auto span = trace_.span("layer"); }, {"broke down"}));
+  broken();
+  EXPECT_TRUE(error_says([&] { trace_.record(false); }, {"broke down"}));
+  const auto span = trace_.span("layer");  // once is enough
 }
 
 TEST_F(Traces, GiveEachThreadItsLane) {

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/nccl_communicator.h"
 #include "common/comm/processes.h"
 #include "tests/support/delayed_comm.h"
+#include "tests/support/has_cuda.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/tensors.h"
 
@@ -35,26 +37,17 @@ void for_each_small_count(int size, const std::function<void(std::int64_t, DType
     for (const DType dtype : kTypes) test(count, dtype);
 }
 
-double apply(ReduceOp op, double a, double b) {
-  switch (op) {
-    case ReduceOp::Sum:
-      return a + b;
-    case ReduceOp::Product:
-      return a * b;
-    case ReduceOp::Min:
-      return std::min(a, b);
-    case ReduceOp::Max:
-      return std::max(a, b);
-  }
-  return 0;
+bool is_built(Backend backend) {
+  return is_nccl(backend) ? has_nccl() : !has_gpu_buffers(backend) || has_cuda();
 }
 
 }  // namespace
 
 const char* name_of(Backend backend) {
-  constexpr const char* kNames[] = {"Plain",        "Plans",   "TinyChunks", "Late",
-                                    "Delayed",      "Virtual", "Nodes",      "Mpi",
-                                    "MpiUnchecked", "MpiTiny", "MpiPlans",   "MpiLate"};
+  constexpr const char* kNames[] = {
+      "Plain", "Plans",        "TinyChunks", "Late",     "Delayed", "Virtual",
+      "Nodes", "Cuda",         "CudaPlans",  "CudaLate", "Nccl",    "NcclPlans",
+      "Mpi",   "MpiUnchecked", "MpiTiny",    "MpiPlans", "MpiLate", "MpiCuda"};
   return kNames[static_cast<std::size_t>(backend)];
 }
 
@@ -62,9 +55,19 @@ LaunchOptions options_of(Backend backend, int ranks) {
   LaunchOptions options{.ranks = ranks, .device = {.poison = true}};
   options.backend =
       is_of_processes(backend) ? LaunchOptions::Backend::Mpi : LaunchOptions::Backend::Threads;
+  if (has_gpu_buffers(backend)) options.device.kind = DeviceKind::Cuda;
+  if (is_nccl(backend)) {
+    options.between_gpus = LaunchOptions::BetweenGpus::Nccl;
+  } else if (has_gpu_buffers(backend)) {
+    options.device.index = 0;
+    options.between_gpus = LaunchOptions::BetweenGpus::Staged;
+  }
   switch (backend) {
     case Backend::Plain:
+    case Backend::Cuda:
+    case Backend::Nccl:
     case Backend::Mpi:
+    case Backend::MpiCuda:
       break;
     case Backend::MpiUnchecked:
       options.check_calls = false;
@@ -73,6 +76,8 @@ LaunchOptions options_of(Backend backend, int ranks) {
       options.message_bytes = 64;
       break;
     case Backend::Plans:
+    case Backend::CudaPlans:
+    case Backend::NcclPlans:
     case Backend::MpiPlans:
       options.plans = default_plans();
       break;
@@ -81,6 +86,7 @@ LaunchOptions options_of(Backend backend, int ranks) {
       options.inline_bytes = 0;
       break;
     case Backend::Late:
+    case Backend::CudaLate:
     case Backend::MpiLate:
       options.decorate = make_late_comm;
       break;
@@ -103,15 +109,25 @@ LaunchOptions options_of(Backend backend, int ranks) {
 std::vector<Backend> backends(const std::vector<Backend>& wanted) {
   const bool processes = started_processes().has_value();
   std::vector<Backend> list;
-  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(list),
-               [=](Backend backend) { return is_of_processes(backend) == processes; });
+  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(list), [=](Backend backend) {
+    return is_of_processes(backend) == processes && is_built(backend);
+  });
   return list;
+}
+
+std::string lacks_gpus(Backend backend, int ranks) {
+  if (!has_gpu_buffers(backend)) return {};
+  const int needed = is_nccl(backend) ? ranks : 1;
+  if (gpu_count() >= needed) return {};
+  return std::to_string(needed) + " GPUs are needed, there are " + std::to_string(gpu_count());
 }
 
 std::vector<Backend> backends() {
   return backends({Backend::Plain, Backend::Plans, Backend::TinyChunks, Backend::Late,
-                   Backend::Delayed, Backend::Virtual, Backend::Nodes, Backend::Mpi,
-                   Backend::MpiUnchecked, Backend::MpiTiny, Backend::MpiPlans, Backend::MpiLate});
+                   Backend::Delayed, Backend::Virtual, Backend::Nodes, Backend::Cuda,
+                   Backend::CudaPlans, Backend::CudaLate, Backend::Nccl, Backend::NcclPlans,
+                   Backend::Mpi, Backend::MpiUnchecked, Backend::MpiTiny, Backend::MpiPlans,
+                   Backend::MpiLate, Backend::MpiCuda});
 }
 
 std::vector<int> rank_counts(std::vector<int> of_threads) {
@@ -121,6 +137,7 @@ std::vector<int> rank_counts(std::vector<int> of_threads) {
 
 void EachBackend::run(const std::function<void(Rank)>& body) const {
   for (const int ranks : rank_counts()) {
+    if (!lacks_gpus(GetParam(), ranks).empty()) continue;
     run_on(ranks, body);
     if (HasFailure()) FAIL() << "with " << ranks << " ranks";
   }
@@ -128,6 +145,20 @@ void EachBackend::run(const std::function<void(Rank)>& body) const {
 
 std::string name_of_case(const ::testing::TestParamInfo<Backend>& test) {
   return name_of(test.param);
+}
+
+double fold(ReduceOp op, double a, double b) {
+  switch (op) {
+    case ReduceOp::Sum:
+      return a + b;
+    case ReduceOp::Product:
+      return a * b;
+    case ReduceOp::Min:
+      return std::min(a, b);
+    case ReduceOp::Max:
+      return std::max(a, b);
+  }
+  return 0;
 }
 
 double sent(int source, std::int64_t i) { return static_cast<double>((i * 7 + source * 31) % 251); }
@@ -149,26 +180,35 @@ Values reduced(ReduceOp op, int size, std::int64_t begin) {
   for (int i = 0; i < kPeriod; ++i) {
     double& result = results[static_cast<std::size_t>(i)];
     result = element_of(op, 0, i);
-    for (int rank = 1; rank < size; ++rank) result = apply(op, result, element_of(op, rank, i));
+    for (int rank = 1; rank < size; ++rank) result = fold(op, result, element_of(op, rank, i));
   }
   return [=](std::int64_t i) { return results[static_cast<std::size_t>((begin + i) % kPeriod)]; };
 }
 
 Guarded::Guarded(std::int64_t count, DType dtype, Device& device)
-    : memory_({count + 2 * kStrip}, dtype, device), view_(memory_.view().flat(kStrip, count)) {
-  std::memset(memory_.view().raw(), kUntouched, memory_.bytes());
-  if (count > 0) std::memset(view_.raw(), 0xFF, view_.bytes());
-}
+    : Guarded(count, dtype, device, Values()) {}
 
 Guarded::Guarded(std::int64_t count, DType dtype, Device& device, const Values& values)
-    : Guarded(count, dtype, device) {
-  std::vector<double> numbers(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) numbers[static_cast<std::size_t>(i)] = values(i);
-  write_doubles(view_, numbers);
+    : memory_({count + 2 * kStrip}, dtype, device), view_(memory_.view().flat(kStrip, count)) {
+  CpuDevice host;
+  const Tensor all(memory_.shape(), dtype, host);
+  std::memset(all.view().raw(), kUntouched, all.bytes());
+  const View inside = all.view().flat(kStrip, count);
+  if (values) {
+    std::vector<double> numbers(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) numbers[static_cast<std::size_t>(i)] = values(i);
+    write_doubles(inside, numbers);
+  } else if (count > 0) {
+    std::memset(inside.raw(), 0xFF, inside.bytes());
+  }
+  device.copy(memory_, all);
 }
 
 void Guarded::expect(const Values& values, const std::string& what) const {
-  const std::vector<double> found = to_doubles(view_);
+  CpuDevice host;
+  const Tensor all(memory_.shape(), memory_.dtype(), host);
+  memory_.device().copy(all, memory_);
+  const std::vector<double> found = to_doubles(all.view().flat(kStrip, view_.count()));
   for (std::int64_t i = 0; i < view_.count(); ++i) {
     const double expected = values(i), value = found[static_cast<std::size_t>(i)];
     if (value != expected) {
@@ -176,7 +216,7 @@ void Guarded::expect(const Values& values, const std::string& what) const {
       return;
     }
   }
-  const auto* bytes = static_cast<const unsigned char*>(memory_.view().raw());
+  const auto* bytes = static_cast<const unsigned char*>(all.view().raw());
   const std::size_t begin = static_cast<std::size_t>(kStrip) * size_of(memory_.dtype());
   const auto untouched = [](unsigned char byte) { return byte == kUntouched; };
   EXPECT_TRUE(std::all_of(bytes, bytes + begin, untouched)) << what << ": written before its begin";

@@ -21,12 +21,19 @@ enum class Backend {
   Delayed,     // under DelayedComm
   Virtual,     // in virtual time
   Nodes,       // in virtual time, two ranks to a node, which share a network card
+  // Threads with buffers on a GPU.
+  Cuda,       // all on GPU 0, staged
+  CudaPlans,  // the same, collectives as default plans
+  CudaLate,   // under LateComm
+  Nccl,       // a GPU each
+  NcclPlans,
   // Of processes; the others are threads.
   Mpi,           // as it is
   MpiUnchecked,  // calls are not compared
   MpiTiny,       // messages cut into pieces of 64 bytes
   MpiPlans,      // collectives as default plans, whatever their size
-  MpiLate        // under LateComm
+  MpiLate,       // under LateComm
+  MpiCuda        // buffers on GPU 0, staged
 };
 const char* name_of(Backend backend);
 LaunchOptions options_of(Backend backend, int ranks);
@@ -34,6 +41,15 @@ inline bool is_virtual(Backend backend) {
   return backend == Backend::Virtual || backend == Backend::Nodes;
 }
 inline bool is_of_processes(Backend backend) { return backend >= Backend::Mpi; }
+inline bool is_nccl(Backend backend) {
+  return backend == Backend::Nccl || backend == Backend::NcclPlans;
+}
+// Those with buffers on GPUs are among the backends where this was built with CUDA.
+inline bool has_gpu_buffers(Backend backend) {
+  return (backend >= Backend::Cuda && backend <= Backend::NcclPlans) || backend == Backend::MpiCuda;
+}
+// Why so many ranks of a backend cannot run here, for want of GPUs; empty: they can.
+std::string lacks_gpus(Backend backend, int ranks);
 
 // Those of `wanted` that there are where this program runs: by itself those of threads, under
 // mpirun those of processes.
@@ -45,7 +61,11 @@ std::vector<int> rank_counts(std::vector<int> of_threads = {1, 2, 3, 4, 7});
 // A test for each backend.
 class EachBackend : public ::testing::TestWithParam<Backend> {
  protected:
-  // All ranks run `body`, for each of rank_counts().
+  void SetUp() override {
+    if (const std::string reason = lacks_gpus(GetParam(), 1); !reason.empty())
+      GTEST_SKIP() << reason;
+  }
+  // All ranks run `body`, for each of rank_counts() for which there are GPUs.
   void run(const std::function<void(Rank)>& body) const;
   void run_on(int ranks, const std::function<void(Rank)>& body) const {
     launch(options_of(GetParam(), ranks), body);
@@ -61,6 +81,7 @@ double sent(int source, std::int64_t i);
 Values sent_by(int source, std::int64_t begin = 0);
 // Chunks of `count` elements: chunk r is what rank r sends, from element `begin` of it.
 Values chunks_of_all(std::int64_t count, std::int64_t begin = 0);
+double fold(ReduceOp op, double a, double b);
 // What a rank contributes to a reduction, and the result over ranks [0, size).
 Values summand(ReduceOp op, int rank);
 Values reduced(ReduceOp op, int size, std::int64_t begin = 0);

@@ -61,7 +61,7 @@ std::size_t wait_any_inside(std::span<Work* const> works) {
     if (!works[i]->pending()) return i;
     operations.push_back(works[i]->pending());
   }
-  return operations[0]->wait_any(operations);
+  return PendingOperation::wait_any_of(operations);
 }
 
 }  // namespace aisc

@@ -33,7 +33,12 @@ std::vector<std::size_t> chosen(std::int64_t count, std::int64_t samples) {
            << fmt::format("a gradient of shape {} for a tensor of shape {}",
                           analytic_dx.shape().to_string(), x.shape().to_string());
   const std::vector<double> analytic = to_doubles(analytic_dx);
-  double* values = x.data<double>();
+  if (x.dtype() != DType::F64)
+    return ::testing::AssertionFailure() << "x is " << name_of(x.dtype()) << ", expected F64";
+  const std::vector<double> values = to_doubles(x);
+  const auto move = [&](std::size_t i, double to) {
+    write_doubles(x.flat(static_cast<std::int64_t>(i), 1), {to});
+  };
   double squares = 0;
   for (const double value : analytic) squares += value * value;
   const double scale = std::sqrt(squares / std::max<double>(1, static_cast<double>(x.count())));
@@ -46,11 +51,11 @@ std::vector<std::size_t> chosen(std::int64_t count, std::int64_t samples) {
   for (const std::size_t i : indices) {
     const double original = values[i];
     const double above = original + check.step, below = original - check.step;
-    values[i] = above;
+    move(i, above);
     const double loss_above = loss();
-    values[i] = below;
+    move(i, below);
     const double loss_below = loss();
-    values[i] = original;
+    move(i, original);
     const double slope = (loss_above - loss_below) / (above - below);
     const double allowed = check.tolerance * std::max(std::abs(analytic[i]), scale) + noise;
     const double excess = std::abs(slope - analytic[i]) - allowed;

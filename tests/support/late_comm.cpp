@@ -12,7 +12,15 @@ namespace aisc {
 namespace {
 
 void poison(const View& view) {
-  if (view.bytes() > 0) std::memset(view.raw(), 0xFF, view.bytes());
+  if (view.bytes() == 0) return;
+  if (view.device().is_host()) {
+    std::memset(view.raw(), 0xFF, view.bytes());
+    return;
+  }
+  CpuDevice host;
+  const Tensor poisoned({view.count()}, view.dtype(), host);
+  std::memset(poisoned.view().raw(), 0xFF, poisoned.bytes());
+  view.device().copy(view, poisoned);
 }
 
 // A recorded call, whose buffers are those that the inner communicator sees.
@@ -145,6 +153,8 @@ class LateComm final : public Communicator {
         record_(std::move(record)) {}
 
  private:
+  bool reaches(const ConstView& /*view*/) const override { return true; }
+
   Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
     Operation operation{.inner = inner_, .collective = {.call = call}};
     for (const Transfer& t : transfers) {

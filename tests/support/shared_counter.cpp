@@ -45,7 +45,8 @@ SharedCounter::SharedCounter(const Rank& rank) {
     write_file(name, std::string(sizeof(std::atomic<int>), '\0'));
     name.copy(path.data(), name.size());
   }
-  const View view(path.data(), {static_cast<std::int64_t>(path.size())}, DType::U8, rank.device);
+  CpuDevice host;
+  const View view(path.data(), {static_cast<std::int64_t>(path.size())}, DType::U8, host);
   rank.world.broadcast(view, 0).wait();  // comm: the file's name
   value_ = map_file(path.data());
   rank.world.barrier();

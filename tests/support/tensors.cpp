@@ -4,6 +4,8 @@
 #include <string>
 #include <type_traits>
 
+#include "tests/support/devices.h"
+
 namespace aisc {
 namespace {
 
@@ -29,8 +31,9 @@ void dispatch_all(DType dtype, F f) {
 std::vector<double> to_doubles(ConstView x) {
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(x.count()));
+  const OnHost here(x);
   dispatch_all(x.dtype(), [&](auto type) {
-    for (const auto value : x.values<decltype(type)>())
+    for (const auto value : here.view().values<decltype(type)>())
       values.push_back(static_cast<double>(value));
   });
   return values;
@@ -46,11 +49,14 @@ void write_doubles(View out, const std::vector<double>& values) {
   if (static_cast<std::int64_t>(values.size()) != out.count())
     fail(std::to_string(values.size()) + " values for a tensor of shape " +
          out.shape().to_string());
+  CpuDevice host;
+  const Tensor here(out.shape(), out.dtype(), host);
   dispatch_all(out.dtype(), [&](auto type) {
     using T = decltype(type);
-    T* to = out.data<T>();
+    T* to = here.data<T>();
     for (const double value : values) *to++ = static_cast<T>(value);
   });
+  host.copy(out, here);
 }
 
 Tensor from_doubles(const std::vector<double>& values, const Shape& shape, DType dtype,
@@ -70,7 +76,10 @@ Tensor random_tensor(const Shape& shape, DType dtype, Device& device, std::strin
 
 Tensor ids_tensor(const std::vector<std::int32_t>& ids, Device& device) {
   Tensor tensor({static_cast<std::int64_t>(ids.size())}, DType::I32, device);
-  if (!ids.empty()) std::memcpy(tensor.data<std::int32_t>(), ids.data(), tensor.bytes());
+  CpuDevice host;
+  const Tensor here(tensor.shape(), DType::I32, host);
+  if (!ids.empty()) std::memcpy(here.data<std::int32_t>(), ids.data(), here.bytes());
+  host.copy(tensor, here);
   return tensor;
 }
 
@@ -84,8 +93,9 @@ std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t below,
 }
 
 bool same_bits(ConstView a, ConstView b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         (a.count() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
+  if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
+  const OnHost left(a), right(b);
+  return a.count() == 0 || std::memcmp(left.view().raw(), right.view().raw(), a.bytes()) == 0;
 }
 
 }  // namespace aisc

@@ -1,4 +1,5 @@
-// Tensors made of plain numbers and back: what tests write down, and what they read.
+// Tensors made of plain numbers and back: what tests write down, and what they read. They may be on
+// any device.
 #pragma once
 
 #include <cstdint>

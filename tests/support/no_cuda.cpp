@@ -1,0 +1,7 @@
+#include "tests/support/has_cuda.h"
+
+namespace aisc {
+
+bool has_cuda() { return false; }
+
+}  // namespace aisc
