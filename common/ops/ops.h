@@ -5,7 +5,9 @@
 // F64, F32, BF16 or F16; unless it says otherwise, all floating tensors of a call have the same
 // type, and sums are kept in F32 (F64 for F64) and rounded once. Outputs may be inputs where "in
 // place" is said. On the CPU an operation uses omp_get_max_threads() threads and is over when it
-// returns; the result depends on nothing but its inputs, for a given number of threads.
+// returns; on a GPU it is enqueued behind those before it, and wrong data (an id outside its table)
+// is an Error of the next call that waits for the device. The result depends on nothing but its
+// inputs, for a given number of threads.
 //
 // dx is the gradient of the loss with respect to x. Gradients of weights are added to what is there
 // when `accumulate` says so, and overwrite it otherwise: the first product of a step overwrites.
@@ -32,11 +34,15 @@ struct MatmulOptions {
   double alpha = 1.0;
   Into into = Into::Overwrite;
   ConstView bias = {};  // (columns of out), added to every row; not together with Accumulate
+  // At most one of these, shaped and typed as out, which must be a or b's type; Overwrite only.
+  View before_gelu = {};   // out = gelu(z) of the product z, which is written here
+  ConstView gelu_of = {};  // out = the product times gelu'(this): the backward of the above
 };
 
 // out = [out +] alpha op(a) op(b) [+ bias]:  (M, N) from op(a) (M, K) and op(b) (K, N), or with one
 // leading batch dimension on all three. `out` may be F32 where a and b are BF16 or F16 (gradients
-// accumulated in F32). F32 and BF16 are oneDNN's, F64 and F16 a plain blocked product.
+// accumulated in F32). On the CPU F32 and BF16 are oneDNN's, F64 and F16 a plain blocked product;
+// on a GPU all are cuBLAS's.
 void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options = {});
 
 // ---- element by element -------------------------------------------------------------------------
@@ -108,6 +114,8 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
 
 // out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Throws Error naming an id outside [0, V).
 void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite);
+// ids (B, T) I32: ids[b, t] = first + t.
+void token_positions(View ids, std::int64_t first);
 // dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32
 // where dout is shorter. A row's contributions are summed in F32 in the order of N and rounded
 // once.

@@ -37,12 +37,6 @@ void Checks::rank(const char* name, const ConstView& x, int rank) const {
   if (x.shape().rank() != rank) mismatch(name, x, fmt::format("{} dimensions", rank));
 }
 
-void Checks::on_host() const {
-  if (!device_->is_host())
-    fail(fmt::format("{}: no kernels for device {}: this program is built without CUDA", operation_,
-                     device_->name()));
-}
-
 void Checks::present(const char* name, const ConstView& x) const {
   if (!x) fail(fmt::format("{}: {} is empty", operation_, name));
   if (&x.device() != device_)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/core/tensor.h"
+#include "common/ops/kernels.h"
 
 namespace aisc::ops {
 
@@ -28,8 +29,8 @@ class Checks {
   void number(const char* name, double found, bool holds, const char* expected) const {
     if (!holds) wrong_number(name, found, expected);
   }
-  // The device is the host: the only one whose kernels are in this build.
-  void on_host() const;
+  // What computes on the device that all tensors are on.
+  const Kernels& kernels() const { return kernels_of(*device_); }
 
  private:
   void present(const char* name, const ConstView& x) const;

@@ -3,6 +3,7 @@
 #include "tests/support/gradient_check.h"
 
 #include "common/ops/ops.h"
+#include "tests/support/devices.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {
@@ -11,18 +12,18 @@ namespace {
 using ops::Into;
 using ops::Transpose;
 
-class OpGradients : public ::testing::Test {
+class OpGradients : public PerDevice {
  protected:
   Tensor random(const Shape& shape, const char* name) {
     return random_tensor(shape, DType::F64, device_, name);
   }
   Tensor unwritten(const Shape& shape) { return Tensor(shape, DType::F64, device_); }
-
-  CpuDevice device_{{.poison = true}};
 };
+INSTANTIATE_TEST_SUITE_P(On, OpGradients, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
 
 // The three products of a linear layer: y = x W^T + b, dx = dy W, dW = dy^T x.
-TEST_F(OpGradients, OfALinearLayer) {
+TEST_P(OpGradients, OfALinearLayer) {
   const Tensor x = random({5, 7}, "x"), weight = random({6, 7}, "w"), bias = random({6}, "b");
   const Tensor dy = random({5, 6}, "dy"), y = unwritten({5, 6});
   const Tensor dx = unwritten({5, 7}), dweight = unwritten({6, 7}), dbias = unwritten({6});
@@ -38,7 +39,7 @@ TEST_F(OpGradients, OfALinearLayer) {
   EXPECT_TRUE(check_gradient(loss, bias, dbias));
 }
 
-TEST_F(OpGradients, OfBatchedProducts) {
+TEST_P(OpGradients, OfBatchedProducts) {
   const Tensor a = random({3, 4, 5}, "a"), b = random({3, 5, 6}, "b"), dy = random({3, 4, 6}, "dy");
   const Tensor y = unwritten({3, 4, 6}), da = unwritten({3, 4, 5}), db = unwritten({3, 5, 6});
   ops::matmul(da, dy, b, {.transpose = Transpose::Second, .alpha = 0.5});
@@ -51,7 +52,7 @@ TEST_F(OpGradients, OfBatchedProducts) {
   EXPECT_TRUE(check_gradient(loss, b, db));
 }
 
-TEST_F(OpGradients, OfReluAndGelu) {
+TEST_P(OpGradients, OfReluAndGelu) {
   const Tensor x = random({60}, "x"), dy = random({60}, "dy"), dx = unwritten({60});
   const Tensor y = unwritten({60});
   ops::gelu_backward(dx, dy, x);
@@ -68,7 +69,7 @@ TEST_F(OpGradients, OfReluAndGelu) {
   EXPECT_TRUE(check_gradient(relu_loss, x, dx));
 }
 
-TEST_F(OpGradients, OfPermuteAreTheInverseOrder) {
+TEST_P(OpGradients, OfPermuteAreTheInverseOrder) {
   const Tensor x = random({2, 3, 4, 5}, "x"), dy = random({5, 3, 2, 4}, "dy");
   const Tensor y = unwritten({5, 3, 2, 4}), dx = unwritten({2, 3, 4, 5});
   ops::permute(dx, dy, {2, 1, 3, 0});
@@ -79,7 +80,7 @@ TEST_F(OpGradients, OfPermuteAreTheInverseOrder) {
   EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
-TEST_F(OpGradients, OfDropoutAreTheSameCall) {
+TEST_P(OpGradients, OfDropoutAreTheSameCall) {
   const Philox mask(7, "mask", 3);
   const Tensor x = random({50}, "x"), dy = random({50}, "dy"), dx = unwritten({50});
   const Tensor y = unwritten({50});
@@ -91,7 +92,7 @@ TEST_F(OpGradients, OfDropoutAreTheSameCall) {
   EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
-TEST_F(OpGradients, OfLayerNorm) {
+TEST_P(OpGradients, OfLayerNorm) {
   const std::int64_t N = 3, C = 9;
   const Tensor x = random({N, C}, "x"), weight = random({C}, "w"), bias = random({C}, "b");
   const Tensor dy = random({N, C}, "dy"), y = unwritten({N, C}), mean = unwritten({N});
@@ -108,7 +109,7 @@ TEST_F(OpGradients, OfLayerNorm) {
   EXPECT_TRUE(check_gradient(loss, bias, dbias));
 }
 
-TEST_F(OpGradients, OfSoftmax) {
+TEST_P(OpGradients, OfSoftmax) {
   const Tensor x = random({4, 7}, "x"), dy = random({4, 7}, "dy");
   const Tensor y = unwritten({4, 7}), dx = unwritten({4, 7});
   const auto loss = [&] {
@@ -120,7 +121,7 @@ TEST_F(OpGradients, OfSoftmax) {
   EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
-TEST_F(OpGradients, OfAttention) {
+TEST_P(OpGradients, OfAttention) {
   struct Sizes {
     std::int64_t B, T, H, D;
   };
@@ -138,7 +139,7 @@ TEST_F(OpGradients, OfAttention) {
   }
 }
 
-TEST_F(OpGradients, OfEmbedding) {
+TEST_P(OpGradients, OfEmbedding) {
   const Tensor table = random({6, 4}, "table"), dout = random({9, 4}, "dout");
   const Tensor out = unwritten({9, 4}), dtable = unwritten({6, 4});
   const Tensor ids = ids_tensor({5, 0, 3, 3, 1, 0, 0, 2, 5}, device_);
@@ -151,7 +152,7 @@ TEST_F(OpGradients, OfEmbedding) {
 }
 
 // A mean over four rows, one of which has no target; two columns are padding.
-TEST_F(OpGradients, OfCrossEntropy) {
+TEST_P(OpGradients, OfCrossEntropy) {
   const Tensor logits = random({4, 11}, "logits"), dlogits = unwritten({4, 11});
   const Tensor targets = ids_tensor({3, -1, 0, 8}, device_);
   const Tensor losses = unwritten({4}), log_sum_exp = unwritten({4});

@@ -1,15 +1,18 @@
-// What the tests of operations share: a suite that runs once for each floating type, on a device
-// whose new memory is NaN and which must be empty in the end.
+// What the tests of operations share: a suite that runs once for each floating type and kind of
+// device, on a device whose new memory is NaN and which must be empty in the end.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/ops/ops.h"
 #include "tests/support/compare.h"
+#include "tests/support/devices.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/reference.h"
 #include "tests/support/tensors.h"
@@ -19,8 +22,16 @@ namespace aisc {
 using reference::Array;
 using reference::Index;
 
-class PerDType : public ::testing::TestWithParam<DType> {
+struct TypeOnDevice {
+  DType dtype;
+  DeviceKind kind = DeviceKind::Cpu;
+};
+
+class PerDType : public ::testing::TestWithParam<TypeOnDevice> {
  protected:
+  void SetUp() override {
+    if (!has_device(GetParam().kind)) GTEST_SKIP() << "no GPU";
+  }
   Tensor random(const Shape& shape, std::string_view name, double scale = 1.0) {
     return random_tensor(shape, dtype_, device_, name, scale);
   }
@@ -31,21 +42,36 @@ class PerDType : public ::testing::TestWithParam<DType> {
   }
   bool is_short() const { return size_of(dtype_) < size_of(DType::F32); }
 
-  const DType dtype_ = GetParam();
+  bool on_gpu() const { return device_.kind() == DeviceKind::Cuda; }
+
+  const DType dtype_ = GetParam().dtype;
   const DType sums_ = dtype_ == DType::F64 ? DType::F64 : DType::F32;  // what sums are kept in
   const Tolerance rounded_ = tolerance_of(dtype_);  // of results stored in dtype_
-  CpuDevice device_{{.poison = true}};
+  const std::unique_ptr<Device> owned_device_ = make_test_device(GetParam().kind);
+  Device& device_ = *owned_device_;
   NoLeak no_leak_{device_};
 };
 
-inline const auto kFloatingTypes =
-    ::testing::Values(DType::F64, DType::F32, DType::BF16, DType::F16);
+// Each of the types on each kind of device that this build has.
+inline auto on_devices(std::initializer_list<DType> dtypes) {
+  std::vector<TypeOnDevice> cases;
+  for (const DeviceKind kind : device_kinds())
+    for (const DType dtype : dtypes) cases.push_back({dtype, kind});
+  return ::testing::ValuesIn(cases);
+}
 
-inline const auto kLongTypes = ::testing::Values(DType::F64, DType::F32);
-inline const auto kShortTypes = ::testing::Values(DType::BF16, DType::F16);
+inline const auto kFloatingTypes = on_devices({DType::F64, DType::F32, DType::BF16, DType::F16});
+inline const auto kLongTypes = on_devices({DType::F64, DType::F32});
+inline const auto kShortTypes = on_devices({DType::BF16, DType::F16});
+// For what is the CPU's alone: kernels called directly, threads.
+inline const auto kTypesOnCpu =
+    ::testing::Values(TypeOnDevice{DType::F64}, TypeOnDevice{DType::F32}, TypeOnDevice{DType::BF16},
+                      TypeOnDevice{DType::F16});
 
-inline std::string dtype_name(const ::testing::TestParamInfo<DType>& info) {
-  return name_of(info.param);
+// "F32", and "F32_cuda" on a GPU.
+inline std::string dtype_name(const ::testing::TestParamInfo<TypeOnDevice>& info) {
+  const std::string name = name_of(info.param.dtype);
+  return info.param.kind == DeviceKind::Cpu ? name : name + "_" + device_kind_name(info.param.kind);
 }
 
 }  // namespace aisc

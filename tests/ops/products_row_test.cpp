@@ -35,7 +35,7 @@ class RowProduct : public PerDType {
     EXPECT_TRUE(all_close(out, expected, tolerance)) << N << " x " << K;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Ops, RowProduct, kFloatingTypes, dtype_name);
+INSTANTIATE_TEST_SUITE_P(Ops, RowProduct, kTypesOnCpu, dtype_name);
 
 // Rows shorter and longer than the 64 lanes of a sum; more and fewer rows than a thread's piece.
 TEST_P(RowProduct, MatchesReference) {

@@ -191,7 +191,10 @@ TEST_P(Products, AreTheSameInEveryRun) {
   EXPECT_TRUE(same_bits(once, again));
 }
 
-TEST_P(Products, MatchReferenceWithAnyNumberOfThreads) {
+class ProductsOnThreads : public Products {};
+INSTANTIATE_TEST_SUITE_P(Ops, ProductsOnThreads, kTypesOnCpu, dtype_name);
+
+TEST_P(ProductsOnThreads, MatchReferenceWithAnyNumberOfThreads) {
   const int before = omp_get_max_threads();
   for (const int threads : {1, 2, 3}) {
     omp_set_num_threads(threads);
@@ -208,7 +211,8 @@ TEST_P(Products, OfSeveralRanksAtOnceDoNotDisturbEachOther) {
   int wrong[kRanks] = {};
   const auto rank_main = [&](int rank) {
     omp_set_num_threads(1);  // of this thread only
-    CpuDevice device{{.poison = true}};
+    const std::unique_ptr<Device> owned = make_test_device(GetParam().kind);
+    Device& device = *owned;
     const Index N = 48 + 16 * rank;
     const Tensor a = random_tensor({64, 96}, dtype_, device, "a");
     const Tensor b = random_tensor({N, 96}, dtype_, device, "b");

@@ -49,6 +49,7 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
 
 // tables.cpp
 void embedding(View out, ConstView table, ConstView ids, Into into);
+void token_positions(View ids, std::int64_t first);
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into);
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
                    std::int64_t classes);

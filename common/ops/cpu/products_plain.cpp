@@ -106,6 +106,14 @@ void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions&
 
 void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   if (out.count() == 0) return;
+  if (options.before_gelu || options.gelu_of) {
+    ops::MatmulOptions product = options;
+    product.before_gelu = {};
+    product.gelu_of = {};
+    cpu::matmul(options.before_gelu ? options.before_gelu : out, a, b, product);
+    if (options.before_gelu) return gelu(out, options.before_gelu);
+    return gelu_backward(out, out, options.gelu_of);
+  }
   const ProductSizes size(out, a, options.transpose);
   const bool library = a.dtype() == DType::F32 || a.dtype() == DType::BF16;
   const bool is_short = size_of(a.dtype()) < size_of(DType::F32);

@@ -122,6 +122,12 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
   });
 }
 
+void token_positions(View ids, std::int64_t first) {
+  const std::int64_t T = ids.shape()[-1];
+  std::int32_t* id = ids.data<std::int32_t>();
+  for (std::int64_t i = 0; i < ids.count(); ++i) id[i] = static_cast<std::int32_t>(first + i % T);
+}
+
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
   check_range("embedding_backward", "id", ids, 0, dtable.shape()[0]);
   dispatch(dout.dtype(), [&](auto type) {

@@ -1,0 +1,42 @@
+#include "common/ops/cpu/kernels.h"
+
+#include "common/ops/kernels.h"
+
+namespace aisc::ops {
+
+const Kernels& cpu_kernels() {
+  static constexpr Kernels kernels{
+      .matmul = cpu::matmul,
+      .fill = cpu::fill,
+      .cast = cpu::cast,
+      .add = cpu::add,
+      .scale = cpu::scale,
+      .relu = cpu::relu,
+      .relu_backward = cpu::relu_backward,
+      .gelu = cpu::gelu,
+      .gelu_backward = cpu::gelu_backward,
+      .dropout = cpu::dropout,
+      .add_bias = cpu::add_bias,
+      .add_bias_backward = cpu::add_bias_backward,
+      .layer_norm = cpu::layer_norm,
+      .layer_norm_backward = cpu::layer_norm_backward,
+      .softmax = cpu::softmax,
+      .softmax_backward = cpu::softmax_backward,
+      .permute = cpu::permute,
+      .causal_attention = cpu::causal_attention,
+      .causal_attention_backward = cpu::causal_attention_backward,
+      .store_keys_values = cpu::store_keys_values,
+      .cached_attention = cpu::cached_attention,
+      .embedding = cpu::embedding,
+      .token_positions = cpu::token_positions,
+      .embedding_backward = cpu::embedding_backward,
+      .cross_entropy = cpu::cross_entropy,
+      .cross_entropy_backward = cpu::cross_entropy_backward,
+      .sum_of_squares = cpu::sum_of_squares,
+      .adamw = cpu::adamw,
+      .sgd = cpu::sgd,
+  };
+  return kernels;
+}
+
+}  // namespace aisc::ops

@@ -1,0 +1,113 @@
+// Cross entropy fused with softmax: the logits are read once forward, and once more backward, where
+// the gradients may take their place. The probabilities are never stored.
+//
+// Bytes moved per logit of `size` bytes: cross_entropy size, cross_entropy_backward 2 size. Share
+// of the memory's bandwidth: measured by ./aisc bench gpu; not measured yet.
+#include "common/core/cuda/fault.h"
+#include "common/ops/cuda/exponentials.h"
+#include "common/ops/cuda/grid.h"
+#include "common/ops/cuda/kernels.h"
+
+namespace aisc::cuda {
+namespace {
+
+constexpr int kRowThreads = 512;
+
+// What a target outside [-1, classes) is reported as.
+struct Report {
+  Fault* fault;
+  const char* text;
+};
+
+// The target of a row; -1, "none", for one that is outside, which thread 0 reports.
+__device__ __forceinline__ std::int64_t target_of(const std::int32_t* targets, std::int64_t row,
+                                                  std::int64_t classes, const Report& report) {
+  const std::int64_t target = targets[row];
+  if (target >= -1 && target < classes) return target;
+  if (threadIdx.x == 0) gpu::raise(report.fault, report.text, row, target, classes);
+  return -1;
+}
+
+// A block a row.
+template <int n, class T>
+__global__ void __launch_bounds__(kRowThreads)
+    cross_entropy_kernel(Accumulator<T>* losses, Accumulator<T>* log_sum_exp, const T* logits,
+                         const std::int32_t* targets, std::int64_t V, std::int64_t classes,
+                         Report report) {
+  const std::int64_t row = blockIdx.x;
+  const T* values = logits + row * V;
+  const auto all = exponentials_of<n, kRowThreads>(values, classes, static_cast<int>(threadIdx.x));
+  if (threadIdx.x > 0) return;
+  const std::int64_t target = target_of(targets, row, classes, report);
+  const Accumulator<T> lse = all.maximum + log_of(all.sum);
+  log_sum_exp[row] = lse;
+  losses[row] = target < 0 ? Accumulator<T>(0) : lse - widen(values[target]);
+}
+
+// A block a row. dlogits may be logits: each thread reads what it writes, and nothing else.
+template <int n, class T>
+__global__ void __launch_bounds__(kRowThreads)
+    cross_entropy_backward_kernel(T* dlogits, const T* logits, const Accumulator<T>* log_sum_exp,
+                                  const std::int32_t* targets, std::int64_t V, std::int64_t classes,
+                                  Accumulator<T> factor, Report report) {
+  using S = Accumulator<T>;
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t target = target_of(targets, row, classes, report);
+  const S lse = log_sum_exp[row];
+  const std::int64_t used = target < 0 ? 0 : classes;  // all columns are padding without a target
+#pragma unroll 4
+  for (std::int64_t c = std::int64_t{threadIdx.x} * n; c < V; c += kRowThreads * n) {
+    S values[n];
+    load<n>(values, logits + row * V + c);
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      const S probability = exp_of(values[k] - lse);
+      const S gradient = factor * (c + k == target ? probability - S(1) : probability);
+      values[k] = c + k < used ? gradient : S(0);
+    }
+    store<n>(dlogits + row * V + c, values);
+  }
+}
+
+template <class T>
+bool rows_aligned(const void* pointer, std::int64_t V) {
+  return aligned(pointer) && V % kWidth<T> == 0;
+}
+
+}  // namespace
+
+void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
+                   std::int64_t classes) {
+  dispatch(logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
+    const Report report{as_cuda(logits.device()).fault(),
+                        "cross_entropy: target[{}] is {}, expected -1 <= target < {}"};
+    dispatch_width<T>(rows_aligned<T>(logits.raw(), V), [&]<int n>() {
+      launch_kernel("cross_entropy", stream_of(logits), static_cast<unsigned>(N), kRowThreads, 0,
+                    cross_entropy_kernel<n, T>, elements<S>(losses), elements<S>(log_sum_exp),
+                    elements<T>(logits), elements<std::int32_t>(targets), V, classes, report);
+    });
+  });
+}
+
+void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
+                            ConstView targets, std::int64_t classes, double factor) {
+  dispatch(logits.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
+    const Report report{as_cuda(logits.device()).fault(),
+                        "cross_entropy_backward: target[{}] is {}, expected -1 <= target < {}"};
+    const bool wide = rows_aligned<T>(logits.raw(), V) && aligned(dlogits.raw());
+    dispatch_width<T>(wide, [&]<int n>() {
+      launch_kernel("cross_entropy_backward", stream_of(logits), static_cast<unsigned>(N),
+                    kRowThreads, 0, cross_entropy_backward_kernel<n, T>, elements<T>(dlogits),
+                    elements<T>(logits), elements<S>(log_sum_exp), elements<std::int32_t>(targets),
+                    V, classes, static_cast<S>(factor), report);
+    });
+  });
+}
+
+}  // namespace aisc::cuda

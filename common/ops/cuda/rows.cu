@@ -1,0 +1,173 @@
+// Operations on rows: bias and softmax, with their backward passes.
+//
+// Bytes moved per element of `size` bytes: add_bias 2 size; add_bias_backward size, and of its
+// partial sums at most 4 / 64 of an element written and read; softmax 3 size, softmax_backward
+// 5 size, less where a row that is read a second time is still in cache. Share of the memory's
+// bandwidth: measured by ./aisc bench gpu; not measured yet.
+#include "common/ops/cuda/column_sums.h"
+#include "common/ops/cuda/exponentials.h"
+#include "common/ops/cuda/grid.h"
+#include "common/ops/cuda/kernels.h"
+#include "common/ops/cuda/reduce.h"
+
+namespace aisc::cuda {
+namespace {
+
+// ---- bias ---------------------------------------------------------------------------------------
+
+// A thread keeps n elements of the bias for all its rows; n divides C. `out` may be x.
+template <int n, class T>
+__global__ void __launch_bounds__(kThreads)
+    add_bias_kernel(T* out, const T* x, const T* bias, std::int64_t N, std::int64_t C) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const std::int64_t c = (std::int64_t{blockIdx.x} * 32 + lane) * n;
+  if (c >= C) return;
+  Accumulator<T> shift[n];
+  load<n>(shift, bias + c);
+  const std::int64_t step = std::int64_t{gridDim.y} * (kThreads / 32);
+  for (std::int64_t row = std::int64_t{blockIdx.y} * (kThreads / 32) + warp; row < N; row += step) {
+    Accumulator<T> values[n];
+    load<n>(values, x + row * C + c);
+#pragma unroll
+    for (int k = 0; k < n; ++k) values[k] += shift[k];
+    store<n>(out + row * C + c, values);
+  }
+}
+
+template <class T>
+struct BiasTerms {
+  static constexpr int kQuantities = 1;
+  const T* dy;
+  std::int64_t C;
+
+  template <int n, class S>
+  __device__ __forceinline__ void add(S (&sums)[1][n], std::int64_t row, std::int64_t c) const {
+    S values[n];
+    load<n>(values, dy + row * C + c);
+#pragma unroll
+    for (int k = 0; k < n; ++k) sums[0][k] += values[k];
+  }
+};
+
+// ---- softmax ------------------------------------------------------------------------------------
+
+// y may be x: a thread writes the elements that it alone reads, after all have been read once.
+template <int n, int threads, class T>
+__global__ void __launch_bounds__(RowThreads<threads>::kBlock)
+    softmax_kernel(T* y, const T* x, std::int64_t N, std::int64_t C) {
+  using S = Accumulator<T>;
+  const std::int64_t row = RowThreads<threads>::row();
+  const int index = RowThreads<threads>::index();
+  if (row >= N) return;
+  const Exponentials<S> all = exponentials_of<n, threads>(x + row * C, C, index);
+  const S inverse = S(1) / all.sum, shift = all.shift();
+  for (std::int64_t c = std::int64_t{index} * n; c < C; c += threads * n) {
+    S values[n];
+    load<n>(values, x + row * C + c);
+#pragma unroll
+    for (int k = 0; k < n; ++k) values[k] = exp_of(values[k] - shift) * inverse;
+    store<n>(y + row * C + c, values);
+  }
+}
+
+// dx = y (dy - sum(dy y)).
+template <int n, int threads, class T>
+__global__ void __launch_bounds__(RowThreads<threads>::kBlock)
+    softmax_backward_kernel(T* dx, const T* dy, const T* y, std::int64_t N, std::int64_t C) {
+  using S = Accumulator<T>;
+  const std::int64_t row = RowThreads<threads>::row();
+  const int index = RowThreads<threads>::index();
+  if (row >= N) return;
+  const T *probabilities = y + row * C, *gradients = dy + row * C;
+  S sum = 0;
+#pragma unroll 2
+  for (std::int64_t c = std::int64_t{index} * n; c < C; c += threads * n) {
+    S p[n], d[n];
+    load<n>(p, probabilities + c);
+    load<n>(d, gradients + c);
+#pragma unroll
+    for (int k = 0; k < n; ++k) sum += d[k] * p[k];
+  }
+  sum = reduce<threads>(sum, Add{});
+  for (std::int64_t c = std::int64_t{index} * n; c < C; c += threads * n) {
+    S p[n], d[n];
+    load<n>(p, probabilities + c);
+    load<n>(d, gradients + c);
+#pragma unroll
+    for (int k = 0; k < n; ++k) d[k] = p[k] * (d[k] - sum);
+    store<n>(dx + row * C + c, d);
+  }
+}
+
+// Calls f<n, threads>() for rows of C elements of T: up to 32 accesses of a warp's, a warp a row.
+template <class T, class F>
+void dispatch_row(std::int64_t C, bool pointers_aligned, const F& f) {
+  dispatch_width<T>(pointers_aligned && C % kWidth<T> == 0, [&]<int n>() {
+    if (C <= 32 * 32 * n)
+      f.template operator()<n, 32>();
+    else
+      f.template operator()<n, kThreads>();
+  });
+}
+
+}  // namespace
+
+void add_bias(View out, ConstView x, ConstView bias) {
+  const std::int64_t N = x.shape()[0], C = x.shape()[1];
+  if (N == 0) return;
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const bool wide = aligned(out.raw(), x.raw(), bias.raw()) && C % kWidth<T> == 0;
+    dispatch_width<T>(wide, [&]<int n>() {
+      constexpr std::int64_t kRows = kThreads / 32, kRowsOfAThread = 4, kMostBlocks = 65535;
+      const std::int64_t down = std::min(pieces(N, kRows * kRowsOfAThread), kMostBlocks);
+      launch_kernel("add_bias", stream_of(x),
+                    dim3(blocks_for(C, 32 * n), static_cast<unsigned>(down)), kThreads, 0,
+                    add_bias_kernel<n, T>, elements<T>(out), elements<T>(x), elements<T>(bias), N,
+                    C);
+    });
+  });
+}
+
+void add_bias_backward(View dbias, ConstView dy, Into into) {
+  const std::int64_t C = dy.shape()[1];
+  dispatch(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    dispatch_width<T>(aligned(dy.raw()) && C % kWidth<T> == 0, [&]<int n>() {
+      const Tensor partials =
+          column_partials<n, S>("add_bias_backward", dy, BiasTerms<T>{elements<T>(dy), C});
+      add_partials("add_bias_backward", dbias, elements<S>(partials.view()), partials.shape()[0], C,
+                   into);
+    });
+  });
+}
+
+void softmax(View y, ConstView x) {
+  if (x.count() == 0) return;
+  const std::int64_t N = x.shape().rows(), C = x.shape()[-1];
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_row<T>(C, aligned(y.raw(), x.raw()), [&]<int n, int threads>() {
+      using Rows = RowThreads<threads>;
+      launch_kernel("softmax", stream_of(x), blocks_for(N, Rows::kRows), Rows::kBlock, 0,
+                    softmax_kernel<n, threads, T>, elements<T>(y), elements<T>(x), N, C);
+    });
+  });
+}
+
+void softmax_backward(View dx, ConstView dy, ConstView y) {
+  if (y.count() == 0) return;
+  const std::int64_t N = y.shape().rows(), C = y.shape()[-1];
+  dispatch(y.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_row<T>(C, aligned(dx.raw(), dy.raw(), y.raw()), [&]<int n, int threads>() {
+      using Rows = RowThreads<threads>;
+      launch_kernel("softmax_backward", stream_of(y), blocks_for(N, Rows::kRows), Rows::kBlock, 0,
+                    softmax_backward_kernel<n, threads, T>, elements<T>(dx), elements<T>(dy),
+                    elements<T>(y), N, C);
+    });
+  });
+}
+
+}  // namespace aisc::cuda
