@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/comm/plan.h"
+#include "common/comm/staging.h"
 
 namespace aisc {
 namespace {
@@ -157,10 +158,33 @@ void Communicator::count_message(int to, std::size_t bytes) {
   peer.wire_bytes += static_cast<std::int64_t>(bytes);
 }
 
+Work Communicator::collective_on(Communicator& other, Collective collective) {
+  return other.do_collective(std::move(collective));
+}
+
+Work Communicator::plan_on(Communicator& other, Collective collective, Plan plan) {
+  return other.do_plan(std::move(collective), std::move(plan));
+}
+
+bool Communicator::reaches(const ConstView& view) const { return view.device().is_host(); }
+
 Work Communicator::start_exchange(const Call& call, std::span<const Transfer> transfers) {
-  for (const Transfer& t : transfers)
+  bool staged = false;
+  for (const Transfer& t : transfers) {
     if (t.in.count() > 0) count_message(t.to, t.in.bytes());
-  return do_exchange(call, transfers);
+    staged = staged || needs_staging(t.in.view()) || needs_staging(t.out.view());
+  }
+  if (!staged) return do_exchange(call, transfers);
+  Staging staging;
+  std::vector<Transfer> on_host;
+  for (const Transfer& t : transfers) {
+    Transfer& copy = on_host.emplace_back(Transfer{t.in.share(), t.to, t.out.share(), t.from});
+    if (needs_staging(copy.in.view())) staging.read(copy.in);
+    if (needs_staging(copy.out.view())) staging.write(copy.out);
+  }
+  stats_.staged_bytes += staging.bytes();
+  staging.wait_for_inputs();
+  return std::move(staging).around(do_exchange(call, on_host));
 }
 
 Work Communicator::exchange(std::span<const Transfer> transfers) {
@@ -195,7 +219,23 @@ Work Communicator::recv(Buffer out, int from) {
 Work Communicator::start(Collective collective, std::size_t payload_bytes) {
   const CommOp op = collective.call.op;
   count_call(op, payload_bytes);
-  if (!plans_ || !(*plans_)[op]) return do_collective(std::move(collective));
+  const bool by_plan = plans_ && (*plans_)[op];
+  const bool staged = needs_staging(collective.in.view()) || needs_staging(collective.out.view());
+  if (!by_plan && size_ == 1 && staged && copy_alone(collective)) return Work();
+  if (!by_plan && !staged) return do_collective(std::move(collective));
+  Plan plan;
+  if (by_plan) plan = plan_for(collective);
+  if (!staged) return do_plan(std::move(collective), std::move(plan));
+  Staging staging;
+  stage(collective, staging);
+  stats_.staged_bytes += staging.bytes();
+  staging.wait_for_inputs();
+  return std::move(staging).around(by_plan ? do_plan(std::move(collective), std::move(plan))
+                                           : do_collective(std::move(collective)));
+}
+
+Plan Communicator::plan_for(const Collective& collective) {
+  const CommOp op = collective.call.op;
   Plan plan = (*plans_)[op](collective, rank_, size_);
   Checks(*this, op).check_plan(plan, collective);
   for (const PlanAction& action : plan.actions)
@@ -203,7 +243,31 @@ Work Communicator::start(Collective collective, std::size_t payload_bytes) {
       count_message(action.peer,
                     static_cast<std::size_t>(action.from.count) * size_of(collective.call.dtype));
   stats_.steps += static_cast<std::int64_t>(plan.steps());
-  return do_plan(std::move(collective), std::move(plan));
+  return plan;
+}
+
+// A buffer that only the root uses is left out on the other ranks.
+void Communicator::stage(Collective& c, Staging& staging) const {
+  const CommOp op = c.call.op;
+  const bool at_root = rank_ == c.call.peer;
+  if (op == CommOp::AllReduce || op == CommOp::Broadcast) {  // one buffer is both
+    const bool sums = op == CommOp::AllReduce;
+    staging.read_and_write(c.out, {.read = sums || at_root, .write = sums || !at_root});
+    c.in = ConstView(c.out.view());
+    return;
+  }
+  if (needs_staging(c.in.view())) {
+    if (op == CommOp::Scatter && !at_root)
+      c.in = ConstBuffer();
+    else
+      staging.read(c.in);
+  }
+  if (needs_staging(c.out.view())) {
+    if ((op == CommOp::Reduce || op == CommOp::Gather) && !at_root)
+      c.out = Buffer();
+    else
+      staging.write(c.out);
+  }
 }
 
 Work Communicator::all_reduce(Buffer inout, ReduceOp op) {
@@ -304,7 +368,7 @@ std::size_t wait_any(std::span<Work> works) {
     if (!works[i].pending()) return i;
     operations.push_back(works[i].pending());
   }
-  const std::size_t index = operations[0]->wait_any(operations);
+  const std::size_t index = PendingOperation::wait_any_of(operations);
   works[index].wait();
   return index;
 }

@@ -18,6 +18,7 @@ namespace aisc {
 
 struct Plan;
 struct PlanTable;
+class Staging;
 
 // One send and one receive of a group, either of which may be empty. A buffer of 0 elements is no
 // message: both sides know the count, so nobody waits for it.
@@ -55,6 +56,8 @@ struct CommStats {
   std::array<Row, kCommOpCount> rows{};
   std::map<int, Peer> peers;  // by the rank that was sent to
   std::int64_t steps = 0;     // of plans
+  // Copied between GPUs and the host for backends that reach host memory alone, there and back.
+  std::int64_t staged_bytes = 0;
 
   const Row& operator[](CommOp op) const { return rows[static_cast<std::size_t>(op)]; }
   Peer sent() const;  // the sum over peers
@@ -66,8 +69,8 @@ struct CommStats {
 // them, first in first out per pair of ranks. Independent directions are best given communicators
 // of their own (split). Nothing but barrier() and split() blocks: the returned Work does. (A
 // backend may also wait where a rank is very many operations ahead of another, 64 with threads, or
-// goes from plans to operations of the backend's own.) All communicators of a rank are used by one
-// thread at a time. n is size().
+// goes from plans to operations of the backend's own; and where what a GPU computes must first be
+// copied, staging.h.) All communicators of a rank are used by one thread at a time. n is size().
 //
 // In place: `in` may be `out` (reduce), this rank's chunk of `out` (all_gather, gather), and `out`
 // may be this rank's chunk of `in` (reduce_scatter, scatter). Any other overlap is an Error, so
@@ -119,9 +122,21 @@ class Communicator {
 
   CommStats stats() const { return stats_; }
 
+  // Throws what has gone wrong on any of its ranks, as far as this one knows; never waits.
+  void check() { do_check(); }
+
  protected:
   Communicator(int rank, int size, std::string name);
   std::string where(CommOp op) const;  // "tp, rank 1: all_gather: ", the head of every error
+
+  // For communicators that stand on another one: its operations as its backend gets them. A message
+  // of elements at nullptr is compared with its other side and moves nothing.
+  static Work exchange_on(Communicator& other, const Call& call,
+                          std::span<const Transfer> transfers) {
+    return other.do_exchange(call, transfers);
+  }
+  static Work collective_on(Communicator& other, Collective collective);
+  static Work plan_on(Communicator& other, Collective collective, Plan plan);
 
  private:
   class Checks;  // of the arguments of one call
@@ -132,11 +147,18 @@ class Communicator {
   virtual Work do_collective(Collective collective) = 0;  // never Split
   virtual Work do_plan(Collective collective, Plan plan) = 0;
   virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string name) = 0;
+  virtual void do_check() {}
+  // True if the backend itself reads and writes where `view` lies. A buffer that it does not reach
+  // is staged: it gets one in host memory in its place (staging.h).
+  virtual bool reaches(const ConstView& view) const;
   // True: use_plans() fills what its table leaves open with the default plans.
   virtual bool runs_only_plans() const { return false; }
 
   Work start(Collective collective, std::size_t payload_bytes);
   Work start_exchange(const Call& call, std::span<const Transfer> transfers);
+  bool needs_staging(const ConstView& view) const { return view && !reaches(view); }
+  void stage(Collective& collective, Staging& staging) const;
+  Plan plan_for(const Collective& collective);
   void count_call(CommOp op, std::size_t payload_bytes);
   void count_message(int to, std::size_t bytes);
 

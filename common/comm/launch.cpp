@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/between_gpus.h"
 #include "common/comm/launch_processes.h"
 #include "common/comm/processes.h"
 #include "common/comm/thread/thread_communicator.h"
@@ -109,15 +110,16 @@ void run_rank(Run& run, int rank) {
   thread::World& world = *run.group->world;
   try {
     use_cores(run, rank);
-    CpuDevice device(options.device);
+    const std::unique_ptr<Device> device = make_device(options.device, rank);
     Clock clock = options.network ? Clock::virtual_time(options.pace) : run.wall;
     Trace trace(clock, rank);
     trace.record(options.record_trace);
     world.attach(rank, &clock, &trace);
-    std::unique_ptr<Communicator> communicator = thread::make_communicator(run.group, rank);
+    std::unique_ptr<Communicator> communicator =
+        connect_gpus(thread::make_communicator(run.group, rank), *device, options);
     communicator->use_plans(options.plans);
     if (options.decorate) communicator = options.decorate(std::move(communicator));
-    run.body(Rank{*communicator, device, clock, trace});
+    run.body(Rank{*communicator, *device, clock, trace});
   } catch (...) {
     // What a rank throws because another failed is not the cause, though it may come first.
     const std::string what = what_of(std::current_exception());

@@ -30,7 +30,14 @@ struct LaunchOptions {
 
   PlanTable plans{};  // empty: collectives as the backend does them best
 
-  CpuDevice::Options device{};  // of each rank
+  DeviceOptions device{};  // of each rank
+  // How ranks whose device is a GPU exchange what lies on it.
+  enum class BetweenGpus {
+    Auto,    // by NCCL where that is possible, else staged
+    Staged,  // through host memory (staging.h)
+    Nccl  // Error where that is impossible: in a build without it, in virtual time, and where two
+          // ranks share a GPU
+  } between_gpus = BetweenGpus::Auto;
   bool record_trace = false;
 
   // Cores: each rank gets max(1, cores / ranks) OpenMP threads, and, when every rank has a core of

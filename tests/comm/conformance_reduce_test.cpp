@@ -33,10 +33,14 @@ class Reductions : public EachBackend {
     std::mutex mutex;
     std::vector<float> sum;
     run_on(ranks, [&](Rank rank) {
-      const Tensor x = random_summand(count, rank.world.rank(), rank.device);
-      const Tensor all({ranks, count}, DType::F32, rank.device);
-      rank.world.all_reduce(x).wait();
-      rank.world.all_gather(x, all).wait();
+      const Tensor on_device = random_summand(count, rank.world.rank(), rank.device);
+      const Tensor all_on_device({ranks, count}, DType::F32, rank.device);
+      rank.world.all_reduce(on_device).wait();
+      rank.world.all_gather(on_device, all_on_device).wait();
+      CpuDevice host;
+      const Tensor x({count}, DType::F32, host), all({ranks, count}, DType::F32, host);
+      host.copy(x, on_device);
+      host.copy(all, all_on_device);
       const std::lock_guard lock(mutex);
       const std::span<const float> values = x.values<float>();
       sum.assign(values.begin(), values.end());

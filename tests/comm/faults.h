@@ -36,9 +36,10 @@ class Faults : public ::testing::TestWithParam<conformance::Backend> {
 
   // Whether there can be so many ranks here; under mpirun only one number of them.
   static bool can_run(int ranks) {
-    return conformance::rank_counts({ranks}) == std::vector<int>{ranks};
+    return conformance::rank_counts({ranks}) == std::vector<int>{ranks} &&
+           conformance::lacks_gpus(GetParam(), ranks).empty();
   }
-  static constexpr const char* kOtherSize = "for another number of processes";
+  static constexpr const char* kOtherSize = "for another number of processes, or of GPUs";
 
   Outcome run(int ranks, const std::function<void(Rank)>& body) const {
     return run(conformance::options_of(GetParam(), ranks), body);
@@ -65,6 +66,7 @@ class Faults : public ::testing::TestWithParam<conformance::Backend> {
         record(rank, "");
         try {
           body(rank);
+          rank.device.synchronize();  // what a GPU waits for in vain shows here at the latest
         } catch (const Error& error) {
           record(rank, error.what());
           throw;
@@ -99,8 +101,9 @@ class Faults : public ::testing::TestWithParam<conformance::Backend> {
 inline std::vector<conformance::Backend> fault_backends() {
   using conformance::Backend;
   return conformance::backends({Backend::Plain, Backend::Plans, Backend::TinyChunks, Backend::Late,
-                                Backend::Virtual, Backend::Mpi, Backend::MpiTiny, Backend::MpiPlans,
-                                Backend::MpiLate});
+                                Backend::Virtual, Backend::Cuda, Backend::Nccl, Backend::Mpi,
+                                Backend::MpiTiny, Backend::MpiPlans, Backend::MpiLate,
+                                Backend::MpiCuda});
 }
 
 }  // namespace aisc

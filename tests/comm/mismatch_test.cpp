@@ -28,7 +28,7 @@ class Mismatches : public Faults {
     if (is_of_processes(GetParam()))
       expect_found(outcome, 2,
                    AllOf(HasSubstr("dp: "), HasSubstr(right_text), HasSubstr(wrong_text)));
-    else if (GetParam() == Backend::Plans || is_virtual(GetParam()))
+    else if (GetParam() == Backend::Plans || is_virtual(GetParam()) || is_nccl(GetParam()))
       expect_found(outcome, 2,
                    AllOf(HasSubstr("dp: "), HasSubstr("rank 2 "), HasSubstr(right_text),
                          HasSubstr(wrong_text)));

@@ -46,6 +46,7 @@ class Board {
 
   Slot& mine() { return *mine_; }
   const Slot* slot_of(int rank) const;  // nullptr: on another node
+  int rank_on_node() const { return static_cast<int>(mine_ - slots_); }
   // Cores that this rank may use, divided by the ranks that may use them too; at least 1.
   int share_of_cores() const;
   bool has_own_core() const;

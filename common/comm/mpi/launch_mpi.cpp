@@ -5,6 +5,7 @@
 #include <exception>
 #include <thread>
 
+#include "common/comm/between_gpus.h"
 #include "common/comm/launch_processes.h"
 #include "common/comm/mpi/mpi_communicator.h"
 #include "common/core/error.h"
@@ -34,15 +35,16 @@ void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& opt
   omp_set_num_threads(board.share_of_cores());
   if (const auto cores = board.own_cores(); cores && options.bind)
     pthread_setaffinity_np(pthread_self(), sizeof *cores, &*cores);
-  CpuDevice device(options.device);
+  const std::unique_ptr<Device> device = make_device(options.device, board.rank_on_node());
   Clock clock = Clock::wall(world->origin());
   Trace trace(clock, world->rank());
   trace.record(options.record_trace);
   world->attach(&clock, &trace);
-  std::unique_ptr<Communicator> communicator = mpi::make_communicator(world, world->world_group());
+  std::unique_ptr<Communicator> communicator =
+      connect_gpus(mpi::make_communicator(world, world->world_group()), *device, options);
   communicator->use_plans(options.plans);
   if (options.decorate) communicator = options.decorate(std::move(communicator));
-  body(Rank{*communicator, device, clock, trace});
+  body(Rank{*communicator, *device, clock, trace});
 }
 
 }  // namespace

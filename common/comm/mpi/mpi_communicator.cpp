@@ -117,6 +117,10 @@ class MpiCommunicator final : public Communicator {
     return run(std::move(collective), std::make_shared<const Plan>(std::move(plan)));
   }
 
+  void do_check() override {
+    if (world_->has_failed()) fail(world_->failure());
+  }
+
   // Programs repeat themselves: the last plans are kept.
   std::shared_ptr<const Plan> plan_for(const Collective& collective) {
     constexpr std::size_t kKept = 16;

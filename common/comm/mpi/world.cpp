@@ -36,7 +36,8 @@ std::string describe(const Header& side, bool is_send, int peer) {
 }
 
 Header header_of(const Operation& operation, const Message& message) {
-  return {operation.call, operation.sequence, message.count, message.dtype};
+  return {operation.call, operation.sequence, message.count, message.dtype,
+          message.data != nullptr};
 }
 
 }  // namespace
@@ -117,7 +118,7 @@ void World::post(const std::shared_ptr<Operation>& owner) {
   const std::vector<Message>& messages = owner->messages();
   const bool checked = options_.check_calls;
   const auto parts_of = [&](const Message& message) -> std::size_t {
-    if (message.count == 0) return checked ? 0 : 1;  // a header alone says it
+    if (message.bytes() == 0) return checked ? 0 : 1;  // a header alone says it
     return (message.bytes() - 1) / static_cast<std::size_t>(message_bytes_) + 1;
   };
   owner->open_ = 0;
@@ -287,12 +288,17 @@ void World::compare(const Flight& flight) {
   const bool same_call = owner.channel == Channel::Direct ||
                          (mine.call == theirs.call && mine.sequence == theirs.sequence);
   flight.queue->waiting.front().header_over = true;
-  if (same_call && mine.dtype == theirs.dtype && mine.count == theirs.count) return;
+  const bool same_kind = mine.count == 0 || mine.has_data == theirs.has_data;
+  if (same_call && same_kind && mine.dtype == theirs.dtype && mine.count == theirs.count) return;
+  const auto memory = [&](const Header& side) {
+    return same_kind ? "" : side.has_data ? " in host memory" : " on GPUs";
+  };
   const std::vector<int>& ranks = owner.group().ranks;
   const auto me = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
-  fail_inside(fmt::format("{}: rank {} called {} where rank {} called {}", owner.group().name,
-                          rank(), describe(mine, false, message.peer), flight.queue->peer,
-                          describe(theirs, true, static_cast<int>(me))));
+  fail_inside(fmt::format("{}: rank {} called {}{} where rank {} called {}{}", owner.group().name,
+                          rank(), describe(mine, false, message.peer), memory(mine),
+                          flight.queue->peer, describe(theirs, true, static_cast<int>(me)),
+                          memory(theirs)));
 }
 
 // Where calls are not compared, a message that is longer or shorter than expected tells.

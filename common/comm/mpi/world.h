@@ -33,10 +33,10 @@ using Time = std::chrono::steady_clock::time_point;
 struct Message {
   bool is_send;
   int peer;         // rank of the communicator
-  std::byte* data;  // of a send only read
+  std::byte* data;  // of a send only read; null: compared, but it moves nothing
   std::int64_t count;
   DType dtype;
-  std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+  std::size_t bytes() const { return data ? static_cast<std::size_t>(count) * size_of(dtype) : 0; }
 };
 
 // Goes before a message where calls are checked: what the sender called and how much it sends.
@@ -45,6 +45,7 @@ struct Header {
   std::uint64_t sequence = 0;
   std::int64_t count = 0;
   DType dtype = DType::U8;
+  bool has_data = true;
 };
 
 // The messages between this rank and one other, in one direction, first in first out: the next is

@@ -172,10 +172,14 @@ bool Messages::check(const Side& send, const Side& recv) const {
   const Messages &from = *send.owner, &to = *recv.owner;
   const bool same_call = channel_ == Channel::Direct ||
                          (from.call == to.call && from.place.sequence == to.place.sequence);
-  if (same_call && send.dtype == recv.dtype && send.count == recv.count) return true;
-  world().fail(fmt::format("{}: rank {} called {} where rank {} called {}", *group_->name,
-                           group_->world_rank(to.rank_), to.describe(recv),
-                           group_->world_rank(from.rank_), from.describe(send)));
+  const bool same_kind = send.count == 0 || !send.data == !recv.data;
+  if (same_call && same_kind && send.dtype == recv.dtype && send.count == recv.count) return true;
+  const auto memory = [&](const Side& side) {
+    return same_kind ? "" : side.data ? " in host memory" : " on GPUs";
+  };
+  world().fail(fmt::format("{}: rank {} called {}{} where rank {} called {}{}", *group_->name,
+                           group_->world_rank(to.rank_), to.describe(recv), memory(recv),
+                           group_->world_rank(from.rank_), from.describe(send), memory(send)));
   return false;
 }
 

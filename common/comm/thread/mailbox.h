@@ -60,10 +60,12 @@ class Messages : public Waitable, public std::enable_shared_from_this<Messages> 
   struct Message {
     bool is_send;
     int peer;
-    std::byte* data;
+    std::byte* data;  // null: the message is compared and moves nothing; what it stands for does
     std::int64_t count;
     DType dtype;
-    std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
+    std::size_t bytes() const {
+      return data ? static_cast<std::size_t>(count) * size_of(dtype) : 0;
+    }
   };
 
   Messages(std::shared_ptr<Group> group, int rank, Channel channel, const Call& call,

@@ -161,6 +161,8 @@ class ThreadCommunicator final : public Communicator {
     return work(run);
   }
 
+  void do_check() override { world_.throw_failure(); }
+
   std::unique_ptr<Communicator> do_split(int color, int key, std::string name) override {
     const Call call{.op = CommOp::Split};
     begin(call, sequence_);

@@ -1,0 +1,63 @@
+#include "common/comm/between_gpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "common/comm/nccl_communicator.h"
+
+namespace aisc {
+namespace {
+
+using BetweenGpus = LaunchOptions::BetweenGpus;
+
+// The places of all ranks' GPUs (comm/nccl_communicator.h), by rank.
+std::vector<std::string> places_of_gpus(Communicator& world, Device& device) {
+  constexpr std::size_t kLongest = 192;
+  using Text = std::array<char, kLongest>;
+  const auto size = static_cast<std::size_t>(world.size());
+  Text mine{};
+  const std::string place = place_of_gpu(device);
+  place.copy(mine.data(), kLongest - 1);
+  std::vector<Text> all(size);
+  CpuDevice host;
+  const View in(mine.data(), {kLongest}, DType::U8, host);
+  const View out(all.data(), {world.size(), kLongest}, DType::U8, host);
+  world.all_gather(in, out).wait();  // comm: 192 bytes of each rank, to see who shares a GPU
+  std::vector<std::string> places;
+  for (const Text& text : all) places.emplace_back(text.data());
+  return places;
+}
+
+// Why NCCL cannot connect these ranks; empty: it can.
+std::string obstacle_to_nccl(Communicator& world, Device& device, const LaunchOptions& options) {
+  if (!has_nccl()) return "this program was built without NCCL";
+  if (options.network) return "virtual time knows no GPUs";
+  const std::vector<std::string> places = places_of_gpus(world, device);
+  for (std::size_t b = 0; b < places.size(); ++b) {
+    if (places[b].empty()) return fmt::format("it is not known which GPU rank {} has", b);
+    const auto same = std::find(places.begin(), places.end(), places[b]);
+    const auto a = same - places.begin();
+    if (a < static_cast<std::ptrdiff_t>(b))
+      return fmt::format("ranks {} and {} share a GPU ({})", a, b, places[b]);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> connect_gpus(std::unique_ptr<Communicator> world, Device& device,
+                                           const LaunchOptions& options) {
+  if (device.kind() != DeviceKind::Cuda || options.between_gpus == BetweenGpus::Staged)
+    return world;
+  const std::string obstacle = obstacle_to_nccl(*world, device, options);
+  if (obstacle.empty())
+    return make_nccl_communicator(std::move(world), device, options.timeout_seconds);
+  if (options.between_gpus == BetweenGpus::Nccl) fail("launch: NCCL is not possible: " + obstacle);
+  return world;
+}
+
+}  // namespace aisc
