@@ -29,6 +29,7 @@ struct Options {
   std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json
   int ranks = 1;                 // that each hold the model and share every batch
   std::string launcher;          // "mpirun": the ranks are to be processes; "threads", or empty
+  std::string device = "cpu";    // of each rank: "cpu", "cuda" or "cuda:1"
   int threads = 0;               // of all ranks; 0: the cores that they may use
 
   std::set<std::string> given;  // flags of the command line (and of --config), "layers"

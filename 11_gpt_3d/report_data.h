@@ -15,7 +15,8 @@ struct RunFacts {
   double bytes_per_token = 1;          // 0: not known
   std::string precision, prompt;
   int cores = 1, threads = 1;  // of all ranks
-  double peak_flops = 0;       // of the machine, in that precision
+  std::string device = "cpu";  // or what a GPU is called
+  double peak_flops = 0;       // of the devices of all ranks, in that precision
 };
 
 // `status`: running, done, stopped or failed. Memory is that of the last step in the trace, if

@@ -18,7 +18,7 @@ namespace aisc {
 class Run {
  public:
   // Makes the folder of a new run, or goes on in that of `resumed`. All references must outlive the
-  // run. Of `facts` command, cores, threads and peak_flops are used. Throws Error: weights,
+  // run. Of `facts` command, cores, threads, device and peak_flops are used. Throws Error: weights,
   // checkpoint, corpus or folder that do not fit the options.
   Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
       const RunFacts& facts);

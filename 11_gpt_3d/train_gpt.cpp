@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "11_gpt_3d/dataset.h"
@@ -20,6 +21,7 @@
 #include "common/comm/processes.h"
 #include "common/core/error.h"
 #include "common/core/machine.h"
+#include "common/ops/product_rate.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -124,8 +126,10 @@ void require_same_model(const Checkpoint& checkpoint, const Options& options) {
 // rank whose core another program uses as well would hold up all the others in every step.
 int on_ranks(const Options& options, const std::function<int(const Rank&)>& body) {
   int status = 0;
-  const LaunchOptions launch_options{
-      .ranks = options.ranks, .timeout_seconds = kTimeoutSeconds, .bind = false};
+  const LaunchOptions launch_options{.ranks = options.ranks,
+                                     .timeout_seconds = kTimeoutSeconds,
+                                     .device = parse_device(options.device),
+                                     .bind = false};
   try {
     launch(launch_options, [&](Rank rank) {
       if (options.threads > 0) omp_set_num_threads(std::max(1, options.threads / options.ranks));
@@ -143,7 +147,8 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
 void require_same_start(const Rank& rank, std::int64_t step, std::uint64_t corpus_hash) {
   const std::int64_t mine[] = {step, static_cast<std::int64_t>(corpus_hash)};
   std::int64_t theirs[] = {mine[0], mine[1]};
-  const View words(theirs, {2}, DType::I64, rank.device);
+  CpuDevice host;
+  const View words(theirs, {2}, DType::I64, host);
   rank.world.broadcast(words, 0).wait();  // comm: 16 bytes
   if (theirs[0] != mine[0])
     fail(
@@ -160,9 +165,13 @@ void require_same_start(const Rank& rank, std::int64_t step, std::uint64_t corpu
 // What all ranks together have, measured by all at once, since they compute at once.
 void add_machine(const Rank& rank, DType dtype, RunFacts& facts) {
   const int threads = omp_get_max_threads();
+  const std::optional<GpuFacts> gpu = gpu_facts(rank.device);
+  if (gpu) facts.device = gpu->name;
   rank.world.barrier();
-  double sums[] = {static_cast<double>(threads), measure_product_peak(dtype, threads)};
-  const View both(sums, {2}, DType::F64, rank.device);
+  double sums[] = {static_cast<double>(threads), gpu ? measure_product_rate(rank.device, dtype)
+                                                     : measure_product_peak(dtype, threads)};
+  CpuDevice host;
+  const View both(sums, {2}, DType::F64, host);
   rank.world.all_reduce(both).wait();  // comm: 16 bytes
   facts.threads = static_cast<int>(sums[0]);
   facts.peak_flops = sums[1];

@@ -78,17 +78,22 @@ void keep_top_p(std::vector<std::int32_t>& ids, std::vector<double>& weights, do
 }
 
 // logits (1, V) of any type: the first `classes`.
-void read_logits(std::vector<double>& to, const Tensor& logits, std::int64_t classes) {
+void read_logits(std::vector<double>& to, const Tensor& logits, std::int64_t classes,
+                 Device& host) {
+  const Tensor known({classes}, logits.dtype(), host);
+  host.copy(known, logits.view().flat(0, classes));
   to.resize(static_cast<std::size_t>(classes));
-  dispatch(logits.dtype(), [&](auto type) {
-    const auto* from = logits.data<decltype(type)>();
-    std::transform(from, from + classes, to.begin(), [](auto x) { return static_cast<double>(x); });
+  dispatch(known.dtype(), [&](auto type) {
+    const auto from = known.values<decltype(type)>();
+    std::transform(from.begin(), from.end(), to.begin(),
+                   [](auto x) { return static_cast<double>(x); });
   });
 }
 
-Tensor tokens_of(std::span<const std::int32_t> ids, Device& device) {
-  Tensor tokens({1, static_cast<std::int64_t>(ids.size())}, DType::I32, device);
-  std::copy(ids.begin(), ids.end(), tokens.data<std::int32_t>());
+Tensor tokens_of(std::span<const std::int32_t> ids, Device& device, Device& host) {
+  const Shape shape{1, static_cast<std::int64_t>(ids.size())};
+  Tensor tokens(shape, DType::I32, device);
+  device.copy(tokens, ConstView(ids.data(), shape, DType::I32, host));
   return tokens;
 }
 
@@ -136,13 +141,15 @@ std::vector<std::int32_t> generate(const Rank& rank, const Gpt& model,
   std::vector<std::int32_t> text(prompt.begin(), prompt.end());
   std::int64_t fresh = static_cast<std::int64_t>(text.size());  // tokens that are not in the cache
   std::vector<double> logits;
+  CpuDevice host;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     if (cache.length() + fresh > context) {
       cache.clear();
       fresh = std::max<std::int64_t>(context / 2, 1);
     }
     const std::span<const std::int32_t> next(text.end() - fresh, text.end());
-    read_logits(logits, forward_cached(model, tokens_of(next, rank.device), cache), classes);
+    read_logits(logits, forward_cached(model, tokens_of(next, rank.device, host), cache), classes,
+                host);
     const std::int32_t token = draw(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
     if (token == options.end_of_text) break;
     text.push_back(token);

@@ -93,6 +93,20 @@ void add_training(CLI::App& app, Options& o) {
       ->group(group)
       ->check(CLI::IsMember({"threads", "mpirun"}))
       ->default_str("threads");
+  app.add_option_function<std::string>(
+         "--device",
+         [&o](const std::string& value) {
+           try {
+             parse_device(value);
+           } catch (const Error& e) {
+             throw CLI::ValidationError("--device", e.what());
+           }
+           o.device = value;
+         },
+         "where ranks compute: cpu, cuda (the GPUs of this machine, in turns), or one: cuda:1")
+      ->group(group)
+      ->default_str("cpu")
+      ->type_name("cpu|cuda|cuda:N");
   app.add_option("--threads", o.threads,
                  "of all ranks, each at least one; 0: the cores that they may use")
       ->group(group)
@@ -248,6 +262,7 @@ std::string Options::to_json() const {
         {"precision", lower_name(m.dtype)},
         {"gradients", lower_name(train.gradient_dtype)},
         {"ranks", ranks},
+        {"device", device},
         {"threads", threads}}},
       {"data",
        {{"corpus", data.corpus},

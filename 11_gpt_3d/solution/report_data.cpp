@@ -51,7 +51,7 @@ std::string report_data(const RunFacts& facts, const std::string& status, const 
                   {"unit", facts.unit},
                   {"bytes_per_token", facts.bytes_per_token},
                   {"machine",
-                   {{"name", "cpu"},
+                   {{"name", facts.device},
                     {"cores", facts.cores},
                     {"threads", facts.threads},
                     {"precision", facts.precision},

@@ -147,10 +147,10 @@ void Run::describe() {
   facts_.precision = name_of(model().dtype);
   facts_.prompt = options_.prompt;
   const int ranks = rank_.world.size();
-  say(fmt::format("{}; {} in {}, {}{} threads", facts_.title,
+  say(fmt::format("{}; {} in {}, {}{}{} threads", facts_.title,
                   options_.data.corpus.empty() ? "the course's own text" : options_.data.corpus,
-                  facts_.precision, ranks > 1 ? fmt::format("{} ranks, ", ranks) : "",
-                  facts_.threads));
+                  facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
+                  ranks > 1 ? fmt::format("{} ranks, ", ranks) : "", facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
 }
 
@@ -164,6 +164,7 @@ StepRow Run::one_step() {
   const double begin = rank_.clock.now();
   rank_.device.reset_peaks();
   const StepReport report = trainer_.step(sampler_);
+  rank_.device.synchronize();  // a GPU returns from the update before it is done
   const double seconds = rank_.clock.now() - begin;
   const auto tokens = static_cast<double>(options_.train.batch * model().context);
   StepRow row{.step = trainer_.steps_taken(),
@@ -217,7 +218,8 @@ bool Run::is_due(std::int64_t interval) const {
 // end of this step is what rank 0 says.
 bool Run::is_interrupted() const {
   std::uint8_t asked = interrupt_ && interrupt_->requested() ? 1 : 0;
-  const View word(&asked, {1}, DType::U8, rank_.device);
+  CpuDevice host;
+  const View word(&asked, {1}, DType::U8, host);
   rank_.world.broadcast(word, 0).wait();  // comm: 1 byte a step: all stop after the same one
   return asked != 0;
 }

@@ -126,7 +126,8 @@ StepReport Trainer::step(const BatchSampler& data) {
 // size.
 void Trainer::sum_over_ranks(StepReport& report) {
   const auto span = rank_.trace.span("communication", "sum over ranks");
-  const View loss(&report.loss, {1}, DType::F64, rank_.device);
+  CpuDevice host;
+  const View loss(&report.loss, {1}, DType::F64, host);
   Work gradients = rank_.world.all_reduce(store_.grads());  // comm: all gradients, once a step
   rank_.world.all_reduce(loss).wait();  // comm: 8 bytes, so that all report the same
   gradients.wait();
@@ -139,7 +140,8 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
     sums[0] += aisc::evaluate(model_, batch.tokens, batch.targets);
     sums[1] += static_cast<double>(batch.tokens.count());
   }
-  const View both(sums, {2}, DType::F64, rank_.device);
+  CpuDevice host;
+  const View both(sums, {2}, DType::F64, host);
   rank_.world.all_reduce(both).wait();  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
   return sums[0] / sums[1];

@@ -11,9 +11,12 @@ double CrossEntropy::forward(Tensor logits, const Tensor& targets, Saved& saved)
   Tensor losses({N}, statistics, logits.device());       // (N)
   Tensor log_sum_exp({N}, statistics, logits.device());  // (N)
   ops::cross_entropy(losses, log_sum_exp, as_rows(logits), targets.view().reshaped({N}), classes_);
+  CpuDevice host;
+  const Tensor on_host({N}, statistics, host);
+  losses.device().copy(on_host, losses);
   double sum = 0;
   dispatch(statistics, [&](auto type) {
-    for (const auto loss : losses.values<decltype(type)>()) sum += static_cast<double>(loss);
+    for (const auto loss : on_host.values<decltype(type)>()) sum += static_cast<double>(loss);
   });
   saved.push(std::move(logits));
   saved.push(std::move(log_sum_exp));

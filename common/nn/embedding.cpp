@@ -15,10 +15,7 @@ Embedding::Embedding(const Rank& rank, const std::string& name, std::int64_t voc
 
 Tensor Embedding::position_ids(const Tensor& tokens, const Pass& pass) const {
   Tensor ids(tokens.shape(), DType::I32, tokens.device());
-  const std::int64_t T = tokens.shape()[-1];
-  std::int32_t* id = ids.data<std::int32_t>();
-  for (std::int64_t i = 0; i < ids.count(); ++i)
-    id[i] = static_cast<std::int32_t>(pass.first_token + i % T);
+  ops::token_positions(ids, pass.first_token);
   return ids;
 }
 

@@ -22,18 +22,17 @@ Tensor Gelu::backward(Tensor dy, Saved& saved, const Pass& /*pass*/) {
 
 Mlp::Mlp(const Rank& rank, const std::string& name, const Options& options)
     : fc_(rank, name + ".fc", options.width, options.hidden),
-      gelu_(rank, name + ".gelu"),
       project_(rank, name + ".project", options.hidden, options.width, options.residual_stddev),
       dropout_(rank, name + ".dropout", options.dropout, options.seed) {}
 
 Tensor Mlp::forward(Tensor x, Saved& saved, const Pass& pass) const {
-  Tensor hidden = gelu_.forward(fc_.forward(std::move(x), saved, pass), saved, pass);
+  Tensor hidden = fc_.forward_then_gelu(std::move(x), saved);
   return dropout_.forward(project_.forward(std::move(hidden), saved, pass), saved, pass);
 }
 
 Tensor Mlp::backward(Tensor dy, Saved& saved, const Pass& pass) {
-  Tensor dhidden = project_.backward(dropout_.backward(std::move(dy), saved, pass), saved, pass);
-  return fc_.backward(gelu_.backward(std::move(dhidden), saved, pass), saved, pass);
+  dy = dropout_.backward(std::move(dy), saved, pass);
+  return fc_.backward(project_.backward_through_gelu(std::move(dy), saved, pass), saved, pass);
 }
 
 std::vector<Parameter*> Mlp::parameters() {

@@ -17,7 +17,8 @@ class Gelu final : public Layer {
   std::string name_;
 };
 
-// project(gelu(fc(x))): (..., C) -> (..., hidden) -> (..., C).
+// project(gelu(fc(x))): (..., C) -> (..., hidden) -> (..., C). The gelu is part of the products on
+// both sides, forward of the first and backward of the second.
 class Mlp final : public Layer {
  public:
   struct Options {
@@ -34,7 +35,6 @@ class Mlp final : public Layer {
 
  private:
   Linear fc_;
-  Gelu gelu_;
   Linear project_;
   Dropout dropout_;
 };

@@ -25,11 +25,12 @@ struct GlobalIndex {
   std::int64_t local_run = 0, global_run = 0, offset = 0;
 };
 
+// Into `values` of the host.
 template <class T>
-void draw_normal(const Parameter& p, std::uint64_t seed) {
+void draw_normal(View values, const Parameter& p, std::uint64_t seed) {
   const Philox random(seed, p.name);
   const GlobalIndex global(p);
-  T* value = p.value.data<T>();
+  T* value = values.data<T>();
   const std::int64_t count = p.shape.count();
   const auto drawn = static_cast<std::uint64_t>(p.init.drawn);  // -1: more than there can be
 #pragma omp parallel for
@@ -67,11 +68,17 @@ ParameterStore::ParameterStore(Device& device, std::vector<Unit> units, const Op
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
+  CpuDevice host;
   for (const Parameter* p : parameters_) {
-    if (p->init.kind == Init::Kind::Constant)
+    if (p->init.kind == Init::Kind::Constant) {
       ops::fill(p->value, p->init.value);
-    else
-      dispatch(p->value.dtype(), [&](auto type) { draw_normal<decltype(type)>(*p, seed); });
+      continue;
+    }
+    Device& device = p->value.device();
+    const Tensor drawn = device.is_host() ? Tensor() : Tensor(p->shape, p->value.dtype(), host);
+    const View values = drawn ? drawn.view() : p->value;
+    dispatch(values.dtype(), [&](auto type) { draw_normal<decltype(type)>(values, *p, seed); });
+    if (drawn) device.copy(p->value, drawn);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/nn/gpt_fixture.h"
+#include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/tensors.h"
@@ -165,9 +166,13 @@ Tokens greedy_uncached(const Gpt& model, const Tokens& prompt, std::int64_t coun
   return result;
 }
 
-TEST(Generate, IsTheGreedyTextOfTheUncachedForward) {
+class Generate : public PerDevice {};
+INSTANTIATE_TEST_SUITE_P(Devices, Generate, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
+
+TEST_P(Generate, IsTheGreedyTextOfTheUncachedForward) {
   for (const std::int64_t context : {1, 2, 11}) {
-    TestWorld world;
+    TestWorld world(GetParam());
     GptConfig config = odd_config();
     config.context = context;
     TestGpt gpt(world, config);
@@ -183,8 +188,8 @@ TEST(Generate, IsTheGreedyTextOfTheUncachedForward) {
 
 // Every pass but the first is one of one token: its activations are as many after 150 tokens as
 // after 20, and those of a window of 150 would be 150 times as many.
-TEST(Generate, PassesOneTokenAtATime) {
-  TestWorld world;
+TEST_P(Generate, PassesOneTokenAtATime) {
+  TestWorld world(GetParam());
   GptConfig config = odd_config();
   config.context = 200;
   TestGpt gpt(world, config);
@@ -197,8 +202,8 @@ TEST(Generate, PassesOneTokenAtATime) {
   EXPECT_EQ(peak(150), peak(20));
 }
 
-TEST(Generate, RepeatsWithTheSameSeed) {
-  TestWorld world;
+TEST_P(Generate, RepeatsWithTheSameSeed) {
+  TestWorld world(GetParam());
   TestGpt gpt(world, odd_config());
   const GenerateOptions options{.tokens = 30, .temperature = 1, .seed = 3};
   const Tokens a = generate(world.rank, gpt.model, Tokens{1, 2}, options);
@@ -209,7 +214,7 @@ TEST(Generate, RepeatsWithTheSameSeed) {
   EXPECT_EQ(generate(world.rank, gpt.model, Tokens{1, 2}, {.tokens = 0}), Tokens{});
 }
 
-TEST(Generate, StopsWhenAskedAndAtTheEndOfTheText) {
+TEST(GenerateOnTheCpu, StopsWhenAskedAndAtTheEndOfTheText) {
   TestWorld world;
   TestGpt gpt(world, odd_config());
   const GenerateOptions options{.tokens = 30, .temperature = 1, .seed = 3};
@@ -237,7 +242,7 @@ TEST(Generate, StopsWhenAskedAndAtTheEndOfTheText) {
 
 // The table has 16 rows, of which 13 are the vocabulary: the others are never drawn, nor is what is
 // beyond `classes`; a flat distribution draws everything else.
-TEST(Generate, DrawsOnlyClasses) {
+TEST(GenerateOnTheCpu, DrawsOnlyClasses) {
   TestWorld world;
   TestGpt gpt(world, odd_config());
   for (const std::int64_t classes : {0, 13, 4}) {
@@ -252,7 +257,7 @@ TEST(Generate, DrawsOnlyClasses) {
   }
 }
 
-TEST(Generate, NamesWhatItCannotContinue) {
+TEST(GenerateOnTheCpu, NamesWhatItCannotContinue) {
   TestWorld world;
   TestGpt gpt(world, odd_config());
   const auto says = [&](const Tokens& prompt, const GenerateOptions& options,

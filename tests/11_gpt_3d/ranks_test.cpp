@@ -14,9 +14,11 @@
 #include "11_gpt_3d/rank_traces.h"
 #include "11_gpt_3d/trainer.h"
 #include "common/comm/launch.h"
+#include "common/comm/processes.h"
 #include "common/core/files.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/conformance.h"
+#include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/same_run.h"
 #include "tests/support/temporary_folder.h"
@@ -46,12 +48,24 @@ std::vector<std::uint8_t> some_text() {
   return text;
 }
 
+// Where ranks compute: on the CPU, or on GPUs: all on one, which NCCL refuses, or one each.
+using BetweenGpus = LaunchOptions::BetweenGpus;
+struct Where {
+  DeviceKind kind = DeviceKind::Cpu;
+  int index = -1;
+  BetweenGpus between = BetweenGpus::Auto;
+};
+constexpr Where kOneGpu{DeviceKind::Cuda, 0, BetweenGpus::Staged};
+constexpr Where kStaged{DeviceKind::Cuda, -1, BetweenGpus::Staged};
+constexpr Where kNccl{DeviceKind::Cuda, -1, BetweenGpus::Nccl};
+
 // New memory holds NaN, so that what is never written is seen. Not bound: other tests may run on
 // the same cores. Under mpirun, so many processes; a serial run is a thread of each.
-LaunchOptions on_ranks(int ranks) {
+LaunchOptions on_ranks(int ranks, const Where& where = {}) {
   return {.ranks = ranks,
           .backend = ranks == 1 ? LaunchOptions::Backend::Threads : LaunchOptions::Backend::Auto,
-          .device = {.poison = true},
+          .device = {.kind = where.kind, .index = where.index, .poison = true},
+          .between_gpus = where.between,
           .bind = false};
 }
 
@@ -62,18 +76,19 @@ void expect_rank_0_has_the_same(const Rank& rank, const RunRecord& record) {
     mine.insert(mine.end(), values.begin(), values.end());
   std::vector<double> theirs = mine;
   const auto count = static_cast<std::int64_t>(mine.size());
-  rank.world.broadcast(View(theirs.data(), {count}, DType::F64, rank.device), 0)
+  CpuDevice host;
+  rank.world.broadcast(View(theirs.data(), {count}, DType::F64, host), 0)
       .wait();  // comm: what rank 0 has, to compare
   EXPECT_EQ(std::memcmp(mine.data(), theirs.data(), mine.size() * sizeof(double)), 0)
       << "rank " << rank.world.rank();
 }
 
 // What this process's first rank is left with after `steps`; every other has the same.
-RunRecord run(const TrainConfig& config, int ranks, int steps) {
+RunRecord run(const TrainConfig& config, int ranks, int steps, const Where& where = {}) {
   const auto text = some_text();
   std::mutex mutex;
   RunRecord result;
-  launch(on_ranks(ranks), [&](Rank rank) {
+  launch(on_ranks(ranks, where), [&](Rank rank) {
     Trainer trainer(rank, config);
     const BatchSampler data(text, config.model.context, config.seed);
     RunRecord record;
@@ -116,6 +131,38 @@ std::string name_of_size(const ::testing::TestParamInfo<int>& test) {
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnRanks, ::testing::ValuesIn(conformance::rank_counts()),
                          name_of_size);
+
+// All ranks on one GPU, and on a GPU each, against the serial run on the CPU.
+class TrainerOnCudaRanks : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  }
+};
+
+TEST_P(TrainerOnCudaRanks, OnOneGpuEqualTheSerialRunInF64) {
+  const RunRecord serial = run(config_of(DType::F64), 1, 3);
+  EXPECT_TRUE(same_run(serial, run(config_of(DType::F64, 3), GetParam(), 3, kOneGpu), kSameRunF64));
+}
+
+TEST_P(TrainerOnCudaRanks, WithAGpuEachEqualTheSerialRunInF64) {
+  const RunRecord serial = run(config_of(DType::F64), 1, 3);
+  EXPECT_TRUE(same_run(serial, run(config_of(DType::F64), GetParam(), 3, kStaged), kSameRunF64));
+}
+
+TEST_P(TrainerOnCudaRanks, OverNcclEqualTheSerialRunInF64) {
+  if (gpu_count() < GetParam() || started_processes())
+    GTEST_SKIP() << gpu_count() << " GPUs of this process for " << GetParam() << " ranks";
+  const RunRecord serial = run(config_of(DType::F64), 1, 3);
+  EXPECT_TRUE(same_run(serial, run(config_of(DType::F64), GetParam(), 3, kNccl), kSameRunF64));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnCudaRanks,
+                         ::testing::ValuesIn(device_kinds().size() > 1
+                                                 ? conformance::rank_counts({1, 2, 4})
+                                                 : std::vector<int>()),
+                         name_of_size);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TrainerOnCudaRanks);
 
 // Sums in another order: F32 keeps 24 bits and BF16 8, of losses near log 13 = 2.6.
 constexpr double kF32Losses = 1e-5;

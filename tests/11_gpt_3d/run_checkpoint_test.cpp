@@ -7,6 +7,7 @@
 
 #include "11_gpt_3d/saved_model.h"
 #include "tests/nn/gpt_fixture.h"
+#include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"
@@ -15,9 +16,21 @@ namespace aisc {
 namespace {
 
 struct Precision {
-  const char* name;
+  std::string name;
   DType dtype, gradients;
+  DeviceKind kind = DeviceKind::Cpu;
 };
+
+std::vector<Precision> precisions() {
+  std::vector<Precision> all;
+  for (const DeviceKind kind : device_kinds())
+    for (const Precision& p :
+         {Precision{"f64", DType::F64, DType::F64}, Precision{"f32", DType::F32, DType::F32},
+          Precision{"bf16", DType::BF16, DType::BF16},
+          Precision{"bf16_f32", DType::BF16, DType::F32}})
+      all.push_back({p.name + "_" + device_kind_name(kind), p.dtype, p.gradients, kind});
+  return all;
+}
 
 TrainConfig config_of(const Precision& precision) {
   TrainConfig config;
@@ -37,20 +50,25 @@ std::vector<std::uint8_t> some_text() {
   return text;
 }
 
-class RunCheckpoint : public ::testing::TestWithParam<Precision> {};
+class RunCheckpoint : public ::testing::TestWithParam<Precision> {
+ protected:
+  void SetUp() override {
+    if (!has_device(GetParam().kind)) GTEST_SKIP() << "no GPU";
+  }
+};
 
 TEST_P(RunCheckpoint, ContinuesBitwiseAsIfNeverStopped) {
   const TemporaryFolder folder;
   const TrainConfig config = config_of(GetParam());
   const auto text = some_text();
   const BatchSampler data(text, config.model.context, config.seed);
-  TestWorld world;
+  TestWorld world(GetParam().kind);
   Trainer whole(world.rank, config);
   for (int i = 0; i < 4; ++i) whole.step(data);
   const std::string path =
       save_run(folder.path(), whole, nullptr, {.config = "{}", .corpus_hash = 5});
 
-  TestWorld other_world;
+  TestWorld other_world(GetParam().kind);
   TrainConfig other = config;
   Trainer resumed(other_world.rank, other);
   const Checkpoint checkpoint = read_checkpoint(path);
@@ -71,12 +89,8 @@ TEST_P(RunCheckpoint, ContinuesBitwiseAsIfNeverStopped) {
     EXPECT_TRUE(same_bits(a[i].value, b[i].value)) << a[i].name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, RunCheckpoint,
-                         ::testing::Values(Precision{"f64", DType::F64, DType::F64},
-                                           Precision{"f32", DType::F32, DType::F32},
-                                           Precision{"bf16", DType::BF16, DType::BF16},
-                                           Precision{"bf16_f32", DType::BF16, DType::F32}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Precisions, RunCheckpoint, ::testing::ValuesIn(precisions()),
+                         [](const auto& test) { return test.param.name; });
 
 TEST(RunState, ComesBackFromItsJson) {
   const RunState state{

@@ -10,6 +10,7 @@
 #include "formats/gpt2_weights.h"
 #include "tests/formats/gpt2_fixture.h"
 #include "tests/support/compare.h"
+#include "tests/support/devices.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {
@@ -40,7 +41,7 @@ std::vector<double> numbers(const Safetensors& file, const std::string& key) {
   CpuDevice device{{.poison = true}};
   const Gpt2Tensor spec = gpt2_tensor(p.name, config);
   const Tensor theirs(spec.shape, ours.dtype(), device);
-  to_gpt2(theirs, ours, p.name, config);
+  to_gpt2(theirs, OnHost(ours).view(), p.name, config);
   const Tensor value = tensor_of(expected, kind + spec.name, device);
   if (value.shape() != spec.shape)
     return ::testing::AssertionFailure() << spec.name << ": shape " << spec.shape.to_string();
@@ -48,15 +49,30 @@ std::vector<double> numbers(const Safetensors& file, const std::string& key) {
 }
 
 struct Case {
-  const char* name;
+  std::string name;
   std::int64_t vocabulary_multiple, micro_batches;
+  DeviceKind kind = DeviceKind::Cpu;
 };
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const DeviceKind kind : device_kinds())
+    for (const Case& c :
+         {Case{"unpadded", 1, 1}, Case{"padded", 128, 1}, Case{"micro_batches", 8, 4}})
+      all.push_back(
+          {c.name + "_" + device_kind_name(kind), c.vocabulary_multiple, c.micro_batches, kind});
+  return all;
+}
 
 class TorchFixture : public ::testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (!has_device(GetParam().kind)) GTEST_SKIP() << "no GPU";
+  }
+
   Safetensors file_{fixture("torch_gpt/model.safetensors")};
   Safetensors expected_{fixture("torch_gpt/expected.safetensors")};
-  TestWorld world_;
+  TestWorld world_{GetParam().kind};
   FileGpt gpt_{world_, file_, DType::F64, GetParam().vocabulary_multiple};
 
   // The mean loss of a step, its gradients left in the store.
@@ -131,9 +147,7 @@ TEST_P(TorchFixture, PaddingOfTheTableStaysZero) {
       ASSERT_EQ(x, 0.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TorchFixture,
-                         ::testing::Values(Case{"unpadded", 1, 1}, Case{"padded", 128, 1},
-                                           Case{"micro_batches", 8, 4}),
+INSTANTIATE_TEST_SUITE_P(All, TorchFixture, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <string>
 
+#include "tests/11_gpt_3d/small_run.h"
 #include "tests/nn/gpt_fixture.h"
+#include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/same_run.h"
@@ -17,40 +19,9 @@
 namespace aisc {
 namespace {
 
-// A text with something to learn: a few words in a drawn order.
-std::vector<std::uint8_t> words(std::size_t count) {
-  const std::string vocabulary[] = {"ring ", "tree ", "rank ", "mesh ", "chunk "};
-  const Philox random(1, "words");
-  std::string text;
-  for (std::uint64_t i = 0; i < count; ++i) text += vocabulary[random.below(i, 5)];
-  return {text.begin(), text.end()};
-}
-
-TrainConfig small_config(DType dtype) {
-  TrainConfig c;
-  c.model = {
-      .layers = 2, .heads = 2, .width = 24, .context = 20, .vocabulary = 256, .dtype = dtype};
-  c.gradient_dtype = dtype;
-  c.batch = 4;
-  c.steps = 50;
-  c.warmup_steps = 5;
-  c.learning_rate = 3e-3;
-  return c;
-}
-
-RunRecord run(const TrainConfig& config, std::int64_t steps) {
-  TestWorld world;
-  Trainer trainer(world.rank, config);
-  const std::vector<std::uint8_t> text = words(500);
-  const BatchSampler data(text, config.model.context, config.seed);
-  RunRecord record;
-  for (std::int64_t i = 0; i < steps; ++i) record.losses.push_back(trainer.step(data).loss);
-  for (const Parameter* p : trainer.parameters().parameters()) {
-    record.gradients[p->name] = to_doubles(p->grad);
-    record.weights[p->name] = to_doubles(p->value);
-  }
-  return record;
-}
+class Trainers : public PerDevice {};
+INSTANTIATE_TEST_SUITE_P(Devices, Trainers, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
 
 TEST(Trainer, LearnsARepetitiveText) {
   TrainConfig config = small_config(DType::F32);
@@ -62,25 +33,26 @@ TEST(Trainer, LearnsARepetitiveText) {
   EXPECT_LT(record.losses.back(), 0.8);
 }
 
-TEST(Trainer, TheSameSeedAndThreadsGiveTheSameBits) {
+TEST_P(Trainers, TheSameSeedAndThreadsGiveTheSameBits) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     TrainConfig config = small_config(dtype);
     config.model.dropout = 0.1;
-    const RunRecord a = run(config, 8), b = run(config, 8);
+    const RunRecord a = run(config, 8, GetParam()), b = run(config, 8, GetParam());
     EXPECT_EQ(a.losses, b.losses) << name_of(dtype);
     EXPECT_EQ(a.weights, b.weights) << name_of(dtype);
     config.seed = 2;
-    EXPECT_NE(a.losses, run(config, 8).losses);
+    EXPECT_NE(a.losses, run(config, 8, GetParam()).losses);
   }
 }
 
-TEST(Trainer, MicroBatchesChangeNothingInF64) {
+TEST_P(Trainers, MicroBatchesChangeNothingInF64) {
   TrainConfig config = small_config(DType::F64);
   config.model.dropout = 0.2;
-  const RunRecord serial = run(config, 6);
+  const RunRecord serial = run(config, 6, GetParam());
   for (const std::int64_t parts : {2, 4}) {
     config.micro_batches = parts;
-    EXPECT_TRUE(same_run(serial, run(config, 6), kSameRunF64)) << parts << " micro-batches";
+    EXPECT_TRUE(same_run(serial, run(config, 6, GetParam()), kSameRunF64))
+        << parts << " micro-batches";
   }
 }
 
@@ -115,8 +87,8 @@ TEST(Trainer, ShorterTypesStayNearTheF64RunOver50Steps) {
   EXPECT_LT(distance(bf16), kBF16Distance);
 }
 
-TEST(Trainer, HoldsSixteenBytesPerParameterInMixedPrecision) {
-  TestWorld world;
+TEST_P(Trainers, HoldsSixteenBytesPerParameterInMixedPrecision) {
+  TestWorld world(GetParam());
   Trainer trainer(world.rank, small_config(DType::BF16));
   const std::int64_t padded = trainer.parameters().layout().count();
   const std::int64_t exact = trainer.parameters().parameter_count();
@@ -125,9 +97,9 @@ TEST(Trainer, HoldsSixteenBytesPerParameterInMixedPrecision) {
   EXPECT_TRUE(live_bytes_are(world.device, Purpose::Optimizer, 12 * exact));
 }
 
-TEST(Trainer, NeverAsksTheSystemForMemoryAfterTheThirdStep) {
+TEST_P(Trainers, NeverAsksTheSystemForMemoryAfterTheThirdStep) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
-    TestWorld world;
+    TestWorld world(GetParam());
     TrainConfig config = small_config(dtype);
     config.micro_batches = 2;
     config.model.dropout = 0.1;
@@ -142,8 +114,8 @@ TEST(Trainer, NeverAsksTheSystemForMemoryAfterTheThirdStep) {
   }
 }
 
-TEST(Trainer, StopsWithTheStepAndAHintWhenTheLossIsNotFinite) {
-  TestWorld world;
+TEST_P(Trainers, StopsWithTheStepAndAHintWhenTheLossIsNotFinite) {
+  TestWorld world(GetParam());
   TrainConfig config = small_config(DType::F32);
   config.warmup_steps = 0;
   config.learning_rate = 1e30;
@@ -159,8 +131,8 @@ TEST(Trainer, StopsWithTheStepAndAHintWhenTheLossIsNotFinite) {
       {"step ", "the loss is", "learning rate that is too high"}));
 }
 
-TEST(Trainer, TracesForwardBeforeBackwardAndBothBeforeTheOptimizer) {
-  TestWorld world;
+TEST_P(Trainers, TracesForwardBeforeBackwardAndBothBeforeTheOptimizer) {
+  TestWorld world(GetParam());
   Trainer trainer(world.rank, small_config(DType::F32));
   const std::vector<std::uint8_t> text = words(500);
   const BatchSampler data(text, 20, 1);

@@ -27,8 +27,11 @@ inline Tensor tensor_of(const Safetensors& file, const std::string& name, Device
   if (extents.size() == 1) shape = {extents[0]};
   if (extents.size() == 2) shape = {extents[0], extents[1]};
   if (extents.size() == 3) shape = {extents[0], extents[1], extents[2]};
+  CpuDevice host;
+  const Tensor read(shape, dtype, host);
+  file.read(name, read);
   Tensor tensor(shape, dtype, device);
-  file.read(name, tensor);
+  device.copy(tensor, read);
   return tensor;
 }
 

@@ -1,8 +1,8 @@
 // The GPT as a whole: its gradients, its causality, its bookkeeping.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/gradient_check.h"
@@ -29,7 +29,7 @@ TEST_P(GptGradient, MatchesCentralDifferencesInEveryParameter) {
   const std::int64_t B = 4, T = config.context, part = B / micro_batches;
   const Tensor tokens = random_tokens(world.device, B, T, config.vocabulary, 2);
   const Tensor targets = random_tokens(world.device, B, T, config.vocabulary, 3);
-  targets.data<std::int32_t>()[5] = -1;  // a token without a target
+  write_doubles(targets.view().flat(5, 1), {-1});  // a token without a target
   const double factor = 1.0 / static_cast<double>(B * T);
 
   const auto run = [&] {
@@ -71,9 +71,36 @@ INSTANTIATE_TEST_SUITE_P(All, GptGradient,
                                            GradientCase{"both", 0.3, 4}),
                          [](const auto& test) { return test.param.name; });
 
-TEST(Gpt, MicroBatchesGiveTheSameGradientAsOneBatch) {
+class GptOnDevices : public PerWorld {};
+INSTANTIATE_TEST_SUITE_P(All, GptOnDevices, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
+
+// Of which the CPU's are proved above.
+TEST_P(GptOnDevices, LossAndGradientsAreThoseOfTheCpu) {
+  const GptConfig config = odd_config(DType::F64, 0.3);
+  const auto run = [&](DeviceKind kind) {
+    TestWorld world(kind);
+    TestGpt gpt(world, config);
+    std::vector<double> result{0};
+    for (const std::int64_t first : {0, 2}) {
+      const Tensor tokens = random_tokens(world.device, 2, config.context, 13, 2);
+      const Tensor targets = random_tokens(world.device, 2, config.context, 13, 3);
+      write_doubles(targets.view().flat(5, 1), {-1});
+      result[0] +=
+          forward_backward(gpt.model, tokens, targets, {.step = 7, .first_sample = first}, 0.125);
+    }
+    const std::vector<double> grads = to_doubles(gpt.store.grads());
+    result.insert(result.end(), grads.begin(), grads.end());
+    return result;
+  };
+  const std::vector<double> found = run(GetParam()), expected = run(DeviceKind::Cpu);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-11) << i;
+}
+
+TEST_P(GptOnDevices, MicroBatchesGiveTheSameGradientAsOneBatch) {
   for (const double dropout : {0.0, 0.5}) {
-    TestWorld world;
+    TestWorld world(GetParam());
     const GptConfig config = odd_config(DType::F64, dropout);
     std::vector<std::vector<double>> gradients;
     for (const std::int64_t part : {6, 2, 1}) {
@@ -87,8 +114,7 @@ TEST(Gpt, MicroBatchesGiveTheSameGradientAsOneBatch) {
         world.device.copy(y, targets.rows(first, first + part));
         forward_backward(gpt.model, x, y, {.step = 3, .first_sample = first}, 0.25);
       }
-      const auto grads = gpt.store.grads().values<double>();
-      gradients.emplace_back(grads.begin(), grads.end());
+      gradients.push_back(to_doubles(gpt.store.grads()));
     }
     for (std::size_t k = 1; k < gradients.size(); ++k)
       for (std::size_t i = 0; i < gradients[0].size(); ++i)
@@ -96,9 +122,9 @@ TEST(Gpt, MicroBatchesGiveTheSameGradientAsOneBatch) {
   }
 }
 
-TEST(Gpt, LaterTokensDoNotChangeEarlierLogitsByOneBit) {
+TEST_P(GptOnDevices, LaterTokensDoNotChangeEarlierLogitsByOneBit) {
   for (const DType dtype : {DType::F64, DType::F32, DType::BF16}) {
-    TestWorld world;
+    TestWorld world(GetParam());
     GptConfig config = odd_config(dtype);
     config.context = 70;  // beyond one block of attention
     TestGpt gpt(world, config, 1, dtype);
@@ -107,25 +133,25 @@ TEST(Gpt, LaterTokensDoNotChangeEarlierLogitsByOneBit) {
     for (const std::int64_t t : {1, 33, 64, 69}) {
       const Tensor changed = tokens.clone();
       for (std::int64_t b = 0; b < 2; ++b) {
-        auto& token = changed.data<std::int32_t>()[b * 70 + t];
-        token = static_cast<std::int32_t>((token + 1) % config.vocabulary);
+        const View token = changed.view().flat(b * 70 + t, 1);
+        const auto id = static_cast<std::int64_t>(to_doubles(token)[0]);
+        write_doubles(token, {static_cast<double>((id + 1) % config.vocabulary)});
       }
       const Tensor after = forward(gpt.model, changed);
-      const std::size_t row = after.bytes() / 140;
+      const std::int64_t row = after.count() / 140;
       for (std::int64_t b = 0; b < 2; ++b) {
-        const auto at = [&](const Tensor& x, std::int64_t token) {
-          return static_cast<const char*>(x.view().raw()) +
-                 static_cast<std::size_t>(b * 70 + token) * row;
+        const auto tokens_from = [&](const Tensor& x, std::int64_t token, std::int64_t count) {
+          return x.view().flat((b * 70 + token) * row, count * row);
         };
-        EXPECT_TRUE(std::equal(at(before, 0), at(before, t), at(after, 0))) << "token " << t;
-        EXPECT_FALSE(std::equal(at(before, t), at(before, t) + row, at(after, t))) << t;
+        EXPECT_TRUE(same_bits(tokens_from(before, 0, t), tokens_from(after, 0, t))) << t;
+        EXPECT_FALSE(same_bits(tokens_from(before, t, 1), tokens_from(after, t, 1))) << t;
       }
     }
   }
 }
 
-TEST(Gpt, UntrainedLossIsAboutTheLogarithmOfTheVocabulary) {
-  TestWorld world;
+TEST_P(GptOnDevices, UntrainedLossIsAboutTheLogarithmOfTheVocabulary) {
+  TestWorld world(GetParam());
   const GptConfig config{.layers = 2, .heads = 2, .width = 32, .context = 32, .vocabulary = 256};
   Gpt model(world.rank, config);
   ParameterStore store(world.device, model.units(), {});
@@ -157,8 +183,8 @@ TEST(Gpt, CountsFlopsByTheUsualConvention) {
                    6.0 * (50304.0 * 768 + 12.0 * 12 * 768 * 768) + 12.0 * 12 * 768 * 64);
 }
 
-TEST(Gpt, LeavesNothingBehind) {
-  TestWorld world;
+TEST_P(GptOnDevices, LeavesNothingBehind) {
+  TestWorld world(GetParam());
   const GptConfig config = odd_config();
   TestGpt gpt(world, config);
   const Tensor tokens = random_tokens(world.device, 2, config.context, 13, 2);
@@ -211,8 +237,8 @@ TEST(Gpt, NamesSizesThatDoNotFit) {
   }
 }
 
-TEST(Gpt, DeferredWeightGradientsEqualImmediateOnes) {
-  TestWorld world;
+TEST_P(GptOnDevices, DeferredWeightGradientsEqualImmediateOnes) {
+  TestWorld world(GetParam());
   const GptConfig config = odd_config();
   const Tensor tokens = random_tokens(world.device, 2, config.context, 13, 2);
   const Tensor targets = random_tokens(world.device, 2, config.context, 13, 3);
@@ -222,7 +248,7 @@ TEST(Gpt, DeferredWeightGradientsEqualImmediateOnes) {
   forward_backward(later.model, tokens, targets, {.deferred = &deferred}, 1.0);
   EXPECT_EQ(deferred.size(), 9u);  // four products a block, and the head
   deferred.run_all();
-  const auto a = now.store.grads().values<double>(), b = later.store.grads().values<double>();
+  const auto a = to_doubles(now.store.grads()), b = to_doubles(later.store.grads());
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-13) << i;
 }
 

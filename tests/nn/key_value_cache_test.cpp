@@ -36,8 +36,9 @@ std::vector<double> position(const Tensor& logits, std::int64_t t) {
 }
 
 // The last logits after each piece of `pieces` tokens are those of the whole sequence there.
-void expect_same_logits(DType dtype, Tolerance tolerance, const std::vector<std::int64_t>& pieces) {
-  TestWorld world;
+void expect_same_logits(DeviceKind kind, DType dtype, Tolerance tolerance,
+                        const std::vector<std::int64_t>& pieces) {
+  TestWorld world(kind);
   TestGpt gpt(world, odd_config(dtype));
   const NoLeak no_leak(world.device);
   const Tensor tokens = random_tokens(world.device, 2, 11, 13, 3);
@@ -60,18 +61,22 @@ const std::vector<std::int64_t> kOneByOne(11, 1), kPieces{4, 1, 3, 1, 2},
 // take neighbouring values: as many roundings.
 constexpr double kRoundings = 12;
 
-TEST(KeyValueCache, GivesTheLogitsOfTheUncachedForward) {
+class CacheOnDevices : public PerWorld {};
+INSTANTIATE_TEST_SUITE_P(All, CacheOnDevices, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
+
+TEST_P(CacheOnDevices, GivesTheLogitsOfTheUncachedForward) {
   for (const auto& pieces : {kOneByOne, kPieces, kPromptAndSteps, kAtOnce}) {
-    expect_same_logits(DType::F64, kF64Tolerance, pieces);
-    expect_same_logits(DType::F32, kF32Tolerance, pieces);
-    expect_same_logits(DType::BF16, tolerance_of(DType::BF16, kRoundings), pieces);
-    expect_same_logits(DType::F16, tolerance_of(DType::F16, kRoundings), pieces);
+    expect_same_logits(GetParam(), DType::F64, kF64Tolerance, pieces);
+    expect_same_logits(GetParam(), DType::F32, kF32Tolerance, pieces);
+    expect_same_logits(GetParam(), DType::BF16, tolerance_of(DType::BF16, kRoundings), pieces);
+    expect_same_logits(GetParam(), DType::F16, tolerance_of(DType::F16, kRoundings), pieces);
   }
 }
 
 // A wrong position would pass where positions do not matter: here they do.
-TEST(KeyValueCache, CountsPositionsOn) {
-  TestWorld world;
+TEST_P(CacheOnDevices, CountsPositionsOn) {
+  TestWorld world(GetParam());
   TestGpt gpt(world, odd_config());
   const Tensor one = random_tokens(world.device, 1, 1, 13, 1);
   KeyValueCache cache(11);
@@ -80,8 +85,8 @@ TEST(KeyValueCache, CountsPositionsOn) {
   EXPECT_NE(first, second);
 }
 
-TEST(KeyValueCache, StartsAnewAfterClear) {
-  TestWorld world;
+TEST_P(CacheOnDevices, StartsAnewAfterClear) {
+  TestWorld world(GetParam());
   TestGpt gpt(world, odd_config());
   const Tensor tokens = random_tokens(world.device, 1, 11, 13, 3);
   const Tensor other = random_tokens(world.device, 1, 11, 13, 4);
@@ -97,8 +102,8 @@ TEST(KeyValueCache, StartsAnewAfterClear) {
 }
 
 // 2 C numbers per token and layer for all the capacity, and nothing else after the first step.
-TEST(KeyValueCache, HoldsTwoRowsPerTokenAndLayer) {
-  TestWorld world;
+TEST_P(CacheOnDevices, HoldsTwoRowsPerTokenAndLayer) {
+  TestWorld world(GetParam());
   TestGpt gpt(world, odd_config(DType::F32));
   const Tensor token = random_tokens(world.device, 2, 1, 13, 3);
   const std::int64_t before = world.device.ledger()[Purpose::Activations].live_bytes;
@@ -162,8 +167,8 @@ TEST(KeyValueCache, NeverAsksTheSystemForMemoryAfterTheSecondStep) {
   EXPECT_TRUE(no_cache_misses_since(world.device, before));
 }
 
-TEST(KeyValueCache, EndsWithTheContextAndWithItsCapacity) {
-  TestWorld world;
+TEST_P(CacheOnDevices, EndsWithTheContextAndWithItsCapacity) {
+  TestWorld world(GetParam());
   TestGpt gpt(world, odd_config());
   const auto tokens = [&](std::int64_t T) { return random_tokens(world.device, 1, T, 13, 3); };
   KeyValueCache large(100), small(5);

@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <tuple>
 
 #include "common/nn/block.h"
 #include "common/nn/embedding.h"
@@ -25,8 +27,10 @@ struct LayerCase {
 };
 
 // The loss is a weighted sum of the layer's output, so dy is the weights.
-void check_layer(const LayerCase& layer_case, Pass pass) {
-  TestWorld world;
+void check_layer(const LayerCase& layer_case, DeviceKind kind, Pass pass) {
+  TestWorld world(kind);
+  // An emulated GPU takes its time: of it fewer elements are looked at.
+  const GradientCheck check{.samples = kind == DeviceKind::Cpu ? 0 : 6};
   const auto layer = layer_case.make(world.rank);
   ParameterStore store(world.device, {{"layer", layer->parameters()}},
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
@@ -48,9 +52,9 @@ void check_layer(const LayerCase& layer_case, Pass pass) {
   const Tensor dx = layer->backward(dy.share(), saved, pass);
   EXPECT_EQ(saved.size(), 0u) << "backward pops what forward pushed";
   EXPECT_TRUE(same_bits(dy, weights)) << "backward changed a dy that others hold";
-  EXPECT_TRUE(check_gradient(loss, x, dx)) << layer_case.name << ": dx";
+  EXPECT_TRUE(check_gradient(loss, x, dx, check)) << layer_case.name << ": dx";
   for (const Parameter* p : store.parameters())
-    EXPECT_TRUE(check_gradient(loss, p->value, p->grad)) << p->name;
+    EXPECT_TRUE(check_gradient(loss, p->value, p->grad, check)) << p->name;
 
   // A second contribution accumulates: everything doubles.
   const std::vector<double> once = to_doubles(store.grads());
@@ -62,12 +66,19 @@ void check_layer(const LayerCase& layer_case, Pass pass) {
   EXPECT_TRUE(all_close(store.grads(), twice, kF64Tolerance));
 }
 
-class LayerGradient : public ::testing::TestWithParam<LayerCase> {};
+class LayerGradient : public ::testing::TestWithParam<std::tuple<LayerCase, DeviceKind>> {
+ protected:
+  void SetUp() override {
+    if (!has_device(kind_)) GTEST_SKIP() << "no GPU";
+  }
+  const LayerCase layer_ = std::get<0>(GetParam());
+  const DeviceKind kind_ = std::get<1>(GetParam());
+};
 
-TEST_P(LayerGradient, MatchesCentralDifferences) { check_layer(GetParam(), {}); }
+TEST_P(LayerGradient, MatchesCentralDifferences) { check_layer(layer_, kind_, {}); }
 
 TEST_P(LayerGradient, MatchesCentralDifferencesAtAnotherStepAndPosition) {
-  check_layer(GetParam(), {.step = 9, .first_sample = 3, .first_token = 2});
+  check_layer(layer_, kind_, {.step = 9, .first_sample = 3, .first_token = 2});
 }
 
 const LayerCase kLayers[] = {
@@ -104,11 +115,23 @@ const LayerCase kLayers[] = {
      }},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, LayerGradient, ::testing::ValuesIn(kLayers),
-                         [](const auto& test) { return test.param.name; });
+std::string layer_name(const ::testing::TestParamInfo<std::tuple<LayerCase, DeviceKind>>& info) {
+  const auto& [layer, kind] = info.param;
+  const std::string name = layer.name;
+  return kind == DeviceKind::Cpu ? name : name + "_" + device_kind_name(kind);
+}
 
-TEST(Embedding, GradientOfBothTablesMatchesCentralDifferences) {
-  TestWorld world;
+INSTANTIATE_TEST_SUITE_P(All, LayerGradient,
+                         ::testing::Combine(::testing::ValuesIn(kLayers),
+                                            ::testing::ValuesIn(device_kinds())),
+                         layer_name);
+
+class LayersOnDevices : public PerWorld {};
+INSTANTIATE_TEST_SUITE_P(All, LayersOnDevices, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
+
+TEST_P(LayersOnDevices, EmbeddingGradientOfBothTablesMatchesCentralDifferences) {
+  TestWorld world(GetParam());
   Embedding layer(world.rank, "", 5, 5, 6, 3, DType::F64);
   ParameterStore store(world.device, {{"embedding", layer.parameters()}},
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
@@ -128,8 +151,8 @@ TEST(Embedding, GradientOfBothTablesMatchesCentralDifferences) {
     EXPECT_TRUE(check_gradient(loss, p->value, p->grad)) << p->name;
 }
 
-TEST(CrossEntropy, GradientMatchesCentralDifferences) {
-  TestWorld world;
+TEST_P(LayersOnDevices, CrossEntropyGradientMatchesCentralDifferences) {
+  TestWorld world(GetParam());
   const CrossEntropy layer(world.rank, 5);  // of 8 columns, three are padding
   const Tensor logits = random_tensor({2, 3, 8}, DType::F64, world.device, "logits");
   const Tensor targets = ids_tensor({4, 0, -1, 2, 2, 1}, world.device).reshaped({2, 3});
@@ -142,8 +165,8 @@ TEST(CrossEntropy, GradientMatchesCentralDifferences) {
   EXPECT_TRUE(check_gradient(loss, logits, layer.backward(saved, 0.25)));
 }
 
-TEST(Dropout, DrawsTheSameMaskForAnySplitOfTheBatchAndTheSequence) {
-  TestWorld world;
+TEST_P(LayersOnDevices, DropoutDrawsTheSameMaskForAnySplitOfTheBatchAndTheSequence) {
+  TestWorld world(GetParam());
   const Dropout layer(world.rank, "dropout", 0.5, 1);
   Saved nothing = Saved::nothing();
   const auto ones = [&](std::int64_t B, std::int64_t T) {
@@ -162,8 +185,8 @@ TEST(Dropout, DrawsTheSameMaskForAnySplitOfTheBatchAndTheSequence) {
     }
 }
 
-TEST(Dropout, IsTheIdentityOutsideTraining) {
-  TestWorld world;
+TEST_P(LayersOnDevices, DropoutIsTheIdentityOutsideTraining) {
+  TestWorld world(GetParam());
   const Dropout layer(world.rank, "dropout", 0.5, 1);
   Saved nothing = Saved::nothing();
   const Tensor x = random_tensor({2, 3, 4}, DType::F32, world.device, "x");
@@ -179,8 +202,8 @@ TEST(Saved, AsksForAForwardBeforeABackward) {
 // products, qkv, the attention's output (once: the projection's input is the same tensor) and the
 // MLP's hidden values before and after GELU: (1 + 1 + 3 + 1 + 1 + 1 + 4 + 4) n C numbers, and five
 // numbers a token: mean and rstd of both norms, and one log-sum-exp a head.
-TEST(Block, KeepsSixteenNumbersPerTokenAndColumn) {
-  TestWorld world;
+TEST_P(LayersOnDevices, BlockKeepsSixteenNumbersPerTokenAndColumn) {
+  TestWorld world(GetParam());
   constexpr std::int64_t B = 2, T = 8, C = 12, H = 3, n = B * T;
   Block block(world.rank, "blocks.0", {.width = C, .heads = H});
   ParameterStore store(world.device, {{"block", block.parameters()}}, {});

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/tensors.h"
@@ -40,10 +41,13 @@ TEST(FlatLayout, RefusesAParameterTwice) {
   EXPECT_TRUE(error_says([&] { layout.shard(0, 2); }, {"rank 2 of 2"}));
 }
 
-TEST(ParameterStore, DrawsAnySplitAsPartOfTheWhole) {
-  CpuDevice device;
+class StoreOnDevices : public PerDevice {};
+INSTANTIATE_TEST_SUITE_P(All, StoreOnDevices, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
+
+TEST_P(StoreOnDevices, DrawsAnySplitAsPartOfTheWhole) {
   Parameter whole = normal("weight", {6, 10});
-  ParameterStore serial(device, {{"unit", {&whole}}}, {.value_dtype = DType::F64});
+  ParameterStore serial(device_, {{"unit", {&whole}}}, {.value_dtype = DType::F64});
   serial.initialize(3);
   for (const int dim : {0, 1}) {
     for (std::int64_t part = 0; part < 2; ++part) {
@@ -51,23 +55,23 @@ TEST(ParameterStore, DrawsAnySplitAsPartOfTheWhole) {
       shard.shape = Shape{6, 10}.with(dim, Shape{6, 10}[dim] / 2);
       shard.split_dim = dim;
       shard.split_begin = part * shard.shape[dim];
-      ParameterStore store(device, {{"unit", {&shard}}}, {.value_dtype = DType::F64});
+      ParameterStore store(device_, {{"unit", {&shard}}}, {.value_dtype = DType::F64});
       store.initialize(3);
+      const std::vector<double> drawn = to_doubles(shard.value), all = to_doubles(whole.value);
       for (std::int64_t i = 0; i < shard.shape[0]; ++i)
         for (std::int64_t j = 0; j < shard.shape[1]; ++j) {
           const std::int64_t row = i + (dim == 0 ? shard.split_begin : 0);
           const std::int64_t column = j + (dim == 1 ? shard.split_begin : 0);
-          EXPECT_EQ(shard.value.data<double>()[i * shard.shape[1] + j],
-                    whole.value.data<double>()[row * 10 + column]);
+          EXPECT_EQ(drawn[static_cast<std::size_t>(i * shard.shape[1] + j)],
+                    all[static_cast<std::size_t>(row * 10 + column)]);
         }
     }
   }
 }
 
-TEST(ParameterStore, DrawsByNameAndSeed) {
-  CpuDevice device;
+TEST_P(StoreOnDevices, DrawsByNameAndSeed) {
   Parameter a = normal("a", {100}), b = normal("b", {100});
-  ParameterStore store(device, {{"unit", {&a, &b}}}, {});
+  ParameterStore store(device_, {{"unit", {&a, &b}}}, {});
   store.initialize(1);
   const auto first = to_doubles(a.value);
   EXPECT_NE(first, to_doubles(b.value));
@@ -77,10 +81,9 @@ TEST(ParameterStore, DrawsByNameAndSeed) {
   EXPECT_EQ(first, to_doubles(a.value));
 }
 
-TEST(ParameterStore, TheFirstGradientOfAStepOverwritesTheNextAccumulates) {
-  CpuDevice device;
+TEST_P(StoreOnDevices, TheFirstGradientOfAStepOverwritesTheNextAccumulates) {
   Parameter a = normal("a", {2}), b = normal("b", {3});
-  ParameterStore store(device, {{"unit", {&a, &b}}}, {});
+  ParameterStore store(device_, {{"unit", {&a, &b}}}, {});
   EXPECT_EQ(a.next_grad(), ops::Into::Overwrite);
   EXPECT_EQ(a.next_grad(), ops::Into::Accumulate);
   ops::fill(a.grad, 5);
@@ -92,13 +95,12 @@ TEST(ParameterStore, TheFirstGradientOfAStepOverwritesTheNextAccumulates) {
   EXPECT_EQ(a.next_grad(), ops::Into::Overwrite);
 }
 
-TEST(ParameterStore, BooksValuesAndGradientsByPurpose) {
-  CpuDevice device;
+TEST_P(StoreOnDevices, BooksValuesAndGradientsByPurpose) {
   Parameter a = normal("a", {64});
-  const ParameterStore store(device, {{"unit", {&a}}},
+  const ParameterStore store(device_, {{"unit", {&a}}},
                              {.value_dtype = DType::BF16, .grad_dtype = DType::F32});
-  EXPECT_TRUE(live_bytes_are(device, Purpose::Parameters, 2 * 64));
-  EXPECT_TRUE(live_bytes_are(device, Purpose::Gradients, 4 * 64));
+  EXPECT_TRUE(live_bytes_are(device_, Purpose::Parameters, 2 * 64));
+  EXPECT_TRUE(live_bytes_are(device_, Purpose::Gradients, 4 * 64));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/optim/optimizer.h"
 #include "common/optim/schedule.h"
 #include "tests/support/compare.h"
+#include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/tensors.h"
@@ -19,10 +20,13 @@ std::vector<OptimizerSlice> one_slice(View weight, ConstView gradient, bool deca
   return {{"weight", weight, gradient, decay}};
 }
 
-TEST(AdamW, FollowsItsRecurrenceOverSeveralSteps) {
-  CpuDevice device{{.poison = true}};
-  const Tensor weight = from_doubles({1.0, -2.0, 0.5}, {3}, DType::F64, device);
-  const Tensor gradient({3}, DType::F64, device);
+class OptimizerSteps : public PerDevice {};
+INSTANTIATE_TEST_SUITE_P(All, OptimizerSteps, ::testing::ValuesIn(device_kinds()),
+                         device_kind_test_name);
+
+TEST_P(OptimizerSteps, AdamWFollowsItsRecurrenceOverSeveralSteps) {
+  const Tensor weight = from_doubles({1.0, -2.0, 0.5}, {3}, DType::F64, device_);
+  const Tensor gradient({3}, DType::F64, device_);
   AdamW adamw(one_slice(weight, gradient),
               {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.1});
   std::vector<double> w{1.0, -2.0, 0.5}, m(3), v(3);
@@ -41,22 +45,22 @@ TEST(AdamW, FollowsItsRecurrenceOverSeveralSteps) {
   EXPECT_EQ(adamw.steps(), 5);
 }
 
-TEST(AdamW, DecaysOnlyTheSlicesThatAskForIt) {
-  CpuDevice device{{.poison = true}};
-  const Tensor decayed = from_doubles({2}, {1}, DType::F64, device);
-  const Tensor kept = from_doubles({2}, {1}, DType::F64, device);
-  const Tensor zero = from_doubles({0}, {1}, DType::F64, device);
+TEST_P(OptimizerSteps, AdamWDecaysOnlyTheSlicesThatAskForIt) {
+  const Tensor decayed = from_doubles({2}, {1}, DType::F64, device_);
+  const Tensor kept = from_doubles({2}, {1}, DType::F64, device_);
+  const Tensor zero = from_doubles({0}, {1}, DType::F64, device_);
   AdamW adamw({{"decayed", decayed, zero, true}, {"kept", kept, zero, false}},
               {.weight_decay = 0.5});
   adamw.step({.learning_rate = 0.1});
-  EXPECT_DOUBLE_EQ(decayed.data<double>()[0], 1.9);
-  EXPECT_EQ(kept.data<double>()[0], 2.0);
+  EXPECT_DOUBLE_EQ(to_doubles(decayed)[0], 1.9);
+  EXPECT_EQ(to_doubles(kept)[0], 2.0);
 }
 
 // 2 bytes of weight and 2 of gradient, and of state 4 for the master copy, 4 for m, 4 for v.
-TEST(AdamW, HoldsTwelveBytesOfStatePerParameterInBF16AndEightInF32) {
+TEST_P(OptimizerSteps, AdamWHoldsTwelveBytesOfStatePerParameterInBF16AndEightInF32) {
   for (const auto& [dtype, bytes] : {std::pair(DType::BF16, 12), std::pair(DType::F32, 8)}) {
-    CpuDevice device{{.poison = true}};
+    const auto owned = make_test_device(GetParam());
+    Device& device = *owned;
     const Tensor weight = random_tensor({1000}, dtype, device, "w", 1.0);
     const Tensor gradient = random_tensor({1000}, dtype, device, "g", 1.0);
     const AdamW adamw(one_slice(weight, gradient), {});
@@ -66,10 +70,9 @@ TEST(AdamW, HoldsTwelveBytesOfStatePerParameterInBF16AndEightInF32) {
 
 // A weight of 1 in BF16 has steps of 2^-8 below and 2^-7 above. An update of 2^-10 is lost without
 // a master copy; with it, eight of them arrive.
-TEST(AdamW, MasterWeightsKeepUpdatesThatBF16WouldLose) {
-  CpuDevice device{{.poison = true}};
-  const Tensor weight = from_doubles({1}, {1}, DType::BF16, device);
-  const Tensor gradient = from_doubles({-1}, {1}, DType::BF16, device);
+TEST_P(OptimizerSteps, AdamWMasterWeightsKeepUpdatesThatBF16WouldLose) {
+  const Tensor weight = from_doubles({1}, {1}, DType::BF16, device_);
+  const Tensor gradient = from_doubles({-1}, {1}, DType::BF16, device_);
   AdamW adamw(one_slice(weight, gradient, false), {});
   for (int i = 0; i < 8; ++i) adamw.step({.learning_rate = 0x1p-10});
   EXPECT_EQ(to_doubles(weight)[0], 1 + 0x1p-7);
@@ -79,10 +82,9 @@ TEST(AdamW, MasterWeightsKeepUpdatesThatBF16WouldLose) {
   EXPECT_NEAR(to_doubles(state[0].value)[0], 1 + 8 * 0x1p-10, 1e-5);
 }
 
-TEST(Sgd, FollowsItsRecurrenceWithMomentum) {
-  CpuDevice device{{.poison = true}};
-  const Tensor weight = from_doubles({1.0, -2.0}, {2}, DType::F64, device);
-  const Tensor gradient = from_doubles({0.5, 0.25}, {2}, DType::F64, device);
+TEST_P(OptimizerSteps, SgdFollowsItsRecurrenceWithMomentum) {
+  const Tensor weight = from_doubles({1.0, -2.0}, {2}, DType::F64, device_);
+  const Tensor gradient = from_doubles({0.5, 0.25}, {2}, DType::F64, device_);
   Sgd sgd(one_slice(weight, gradient), {.momentum = 0.9, .weight_decay = 0.1});
   std::vector<double> w{1.0, -2.0}, u(2);
   for (int t = 0; t < 4; ++t) {
@@ -96,12 +98,11 @@ TEST(Sgd, FollowsItsRecurrenceWithMomentum) {
   }
 }
 
-TEST(Sgd, HoldsNoStateWithoutMomentum) {
-  CpuDevice device{{.poison = true}};
-  const Tensor weight = random_tensor({10}, DType::F32, device, "w", 1.0);
-  const Tensor gradient = random_tensor({10}, DType::F32, device, "g", 1.0);
+TEST_P(OptimizerSteps, SgdHoldsNoStateWithoutMomentum) {
+  const Tensor weight = random_tensor({10}, DType::F32, device_, "w", 1.0);
+  const Tensor gradient = random_tensor({10}, DType::F32, device_, "g", 1.0);
   Sgd sgd(one_slice(weight, gradient), {});
-  EXPECT_TRUE(live_bytes_are(device, Purpose::Optimizer, 0));
+  EXPECT_TRUE(live_bytes_are(device_, Purpose::Optimizer, 0));
   EXPECT_TRUE(sgd.state().empty());
   const auto before = to_doubles(weight), g = to_doubles(gradient);
   sgd.step({.learning_rate = 0.5});
@@ -110,10 +111,9 @@ TEST(Sgd, HoldsNoStateWithoutMomentum) {
   EXPECT_TRUE(all_close(weight, expected, kF32Tolerance));
 }
 
-TEST(Clip, BringsTheGlobalNormDownAndLeavesSmallOnesAlone) {
-  CpuDevice device{{.poison = true}};
-  const Tensor a = from_doubles({3, 0}, {2}, DType::F32, device);
-  const Tensor b = from_doubles({4}, {1}, DType::F32, device);
+TEST_P(OptimizerSteps, ClippingBringsTheGlobalNormDownAndLeavesSmallOnesAlone) {
+  const Tensor a = from_doubles({3, 0}, {2}, DType::F32, device_);
+  const Tensor b = from_doubles({4}, {1}, DType::F32, device_);
   const std::vector<ConstView> both{a, b};
   EXPECT_DOUBLE_EQ(global_norm(both), 5.0);
   EXPECT_NEAR(clip_factor(5, 1), 0.2, 1e-7);

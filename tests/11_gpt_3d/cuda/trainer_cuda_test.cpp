@@ -1,0 +1,53 @@
+// Training on a GPU is training on the CPU, and a checkpoint goes from one to the other.
+#include <gtest/gtest.h>
+
+#include "11_gpt_3d/run_checkpoint.h"
+#include "tests/11_gpt_3d/small_run.h"
+#include "tests/support/temporary_folder.h"
+
+namespace aisc {
+namespace {
+
+// The same numbers in another order of additions, on another device: what the shorter types are off
+// by after these steps is a few of their last bits, and grows with every step.
+constexpr double kSameRunF32 = 1e-3;  // of weights near 0, which Adam moves by a hundredth a step
+constexpr double kLossesBF16 = 0.02;
+
+TEST(TrainerOnCuda, EqualsTheCpuInF64) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  TrainConfig config = small_config(DType::F64);
+  config.model.dropout = 0.1;
+  EXPECT_TRUE(same_run(run(config, 5), run(config, 5, DeviceKind::Cuda), kSameRunF64));
+}
+
+TEST(TrainerOnCuda, StaysNearTheCpuInShorterTypes) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  const TrainConfig f32 = small_config(DType::F32), bf16 = small_config(DType::BF16);
+  EXPECT_TRUE(same_run(run(f32, 5), run(f32, 5, DeviceKind::Cuda), kSameRunF32));
+  const RunRecord cpu = run(bf16, 8), gpu = run(bf16, 8, DeviceKind::Cuda);
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i)
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], kLossesBF16) << "step " << i;
+}
+
+// What a run saved on one device goes on with on the other: the bits of a checkpoint are the same.
+TEST(TrainerOnCuda, GoesOnOnTheCpuAndBackFromItsCheckpoints) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  TrainConfig config = small_config(DType::BF16);
+  config.gradient_dtype = DType::F32;
+  const auto text = words(500);
+  const BatchSampler data(text, config.model.context, config.seed);
+  TestWorld gpu(DeviceKind::Cuda), cpu, again(DeviceKind::Cuda);
+  Trainer first(gpu.rank, config), second(cpu.rank, config), third(again.rank, config);
+  for (int i = 0; i < 3; ++i) first.step(data);
+  const TemporaryFolder folder;
+  restore_run(read_checkpoint(save_run(folder.path("a"), first, nullptr, {.config = "{}"})),
+              second);
+  restore_run(read_checkpoint(save_run(folder.path("b"), second, nullptr, {.config = "{}"})),
+              third);
+  EXPECT_TRUE(same_bits(first.parameters().values(), second.parameters().values()));
+  EXPECT_EQ(first.step(data).loss, third.step(data).loss);
+  EXPECT_TRUE(same_bits(first.parameters().values(), third.parameters().values()));
+}
+
+}  // namespace
+}  // namespace aisc
