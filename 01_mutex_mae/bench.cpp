@@ -9,6 +9,7 @@
 
 #include "01_mutex_mae/descent.h"
 #include "01_mutex_mae/mae.h"
+#include "01_mutex_mae/mae_gpu.h"
 #include "01_mutex_mae/metropolis.h"
 #include "01_mutex_mae/random.h"
 #include "01_mutex_mae/rounds.h"
@@ -78,6 +79,27 @@ void add_sums(Bench& bench) {
       }
 }
 
+void add_sums_on_gpu(Bench& bench) {
+  if (gpu_count() == 0) {
+    std::cerr << "sums on a GPU are left out: this program sees none\n";
+    return;
+  }
+  for (const GpuVariant& variant : gpu_variants()) {
+    std::string name = variant.name.substr(variant.name.find(' ') + 1);
+    add("sum/256MiB/gpu_" + name, [&bench, variant](benchmark::State& state) {
+      const Data& data = bench.data(256);
+      const auto gpu = make_device({.kind = DeviceKind::Cuda});
+      const GpuProblem problem(data.problem, *gpu);
+      double worst = 0;
+      for (auto _ : state)
+        worst = std::max(worst, std::fabs(variant.run(problem) - data.serial) / data.serial);
+      state.SetBytesProcessed(state.iterations() * (std::int64_t{256} << 20));
+      state.counters["error"] = worst;
+      if (!(worst <= kOrderOfProducts)) state.SkipWithError("a wrong sum");
+    });
+  }
+}
+
 void add_random(Bench& bench) {
   using Fill = std::function<void(std::span<double>, Team&)>;
   const std::vector<std::pair<const char*, Fill>> fills = {
@@ -131,6 +153,7 @@ void add_learning(Bench& bench) {
 int main(int argc, char** argv) try {
   aisc::Bench bench;
   aisc::add_sums(bench);
+  aisc::add_sums_on_gpu(bench);
   aisc::add_random(bench);
   aisc::add_learning(bench);
   benchmark::Initialize(&argc, argv);

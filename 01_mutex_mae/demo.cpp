@@ -1,6 +1,7 @@
 // What this module is about, as tables and as numbers for tools/plot: the same sum in all ways, on
 // 1, 2, 4 ... threads, from the cache and from memory; random numbers; learning in step or not; and
-// what the processor could do at most. All results are checked while they are timed.
+// what the processor could do at most; and the sum on a GPU where there is one. All results are
+// checked while they are timed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "01_mutex_mae/descent.h"
+#include "01_mutex_mae/gpu_rates.h"
 #include "01_mutex_mae/mae.h"
 #include "01_mutex_mae/processors.h"
 #include "01_mutex_mae/random.h"
@@ -222,6 +224,31 @@ Json sums_by_features(const Bench& bench) {
   return all;
 }
 
+// ---- sums on a GPU ------------------------------------------------------------------------------
+
+Json sums_on_gpu(const Bench& bench) {
+  if (gpu_count() == 0) {
+    fmt::print("sums on a GPU: left out, this program sees none\n\n");
+    return nullptr;
+  }
+  const auto gpu = make_device({.kind = DeviceKind::Cuda});
+  const std::int64_t M = bench.flags.features, N = samples(4 * bench.flags.streamed_mib, M);
+  const Problem problem = make_problem(N, M);
+  const GpuRates rates = measure_on_gpu(problem, *gpu, bench.flags.rounds);
+  const double copy = rates.copy_bytes_per_second;
+  fmt::print("on a GPU, {} samples of {}; a copy moves {:.0f} GB/s\n", N, M, copy / 1e9);
+  Json rows = Json::array();
+  for (const GpuRate& rate : rates.sums) {
+    fmt::print("{:<18}{:>12}{:>10.1f} GB/s{:>8.0f} % of the copy  {}\n", rate.variant.name,
+               time_text(rate.seconds), rate.bytes_per_second / 1e9,
+               100 * rate.bytes_per_second / copy, rate.variant.what);
+    rows.push_back({{"variant", rate.variant.name}, {"seconds", rate.seconds}});
+    rows.back().update({{"bytes_per_second", rate.bytes_per_second}, {"error", rate.error}});
+  }
+  fmt::print("\n");
+  return {{"N", N}, {"M", M}, {"copy_bytes_per_second", copy}, {"rows", rows}};
+}
+
 // ---- random numbers -----------------------------------------------------------------------------
 
 Json random_numbers(const Bench& bench) {
@@ -331,6 +358,7 @@ void run(const Flags& flags) {
   json["sums"] = {sums_of(bench, "from the cache", flags.cached_mib, flags.rounds),
                   sums_of(bench, "from memory", flags.streamed_mib, std::max(1, flags.rounds / 3))};
   json["features"] = sums_by_features(bench);
+  json["gpu"] = sums_on_gpu(bench);
   json["random"] = random_numbers(bench);
   json["learning"] = learning(bench);
   if (!flags.json.empty()) write_file(flags.json, json.dump(2) + "\n");
@@ -348,7 +376,7 @@ int main(int argc, char** argv) try {
   app.add_option("--cached", flags.cached_mib, "MiB that stay in the cache")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--streamed", flags.streamed_mib, "MiB that do not")
+  app.add_option("--streamed", flags.streamed_mib, "MiB that do not; a GPU gets four times as many")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--rounds", flags.rounds, "each is measured once a round; medians are shown")
