@@ -7,7 +7,7 @@ namespace aisc {
 namespace {
 
 __global__ void raise_each(Fault* fault, const char* text, int first) {
-  gpu::raise(fault, text, first + static_cast<int>(threadIdx.x), 10);
+  gpu::raise(fault, text, 0, first + static_cast<int>(threadIdx.x), 10);
 }
 
 }  // namespace
