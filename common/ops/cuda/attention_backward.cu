@@ -13,7 +13,7 @@
 // and queries (columns), the second of queries and keys. P and dS are then left factors in
 // registers for the products that follow.
 //
-// Operations: 7 T^2 D / 2 multiply-adds and T^2 exponentials a head. Bytes: 22 T D a head, and what
+// Operations: 7 T^2 D / 2 multiply-adds and T^2 exponentials a head. Bytes: 26 T D a head, and what
 // is walked over again for each tile of 128, from the L2 cache. With T in the hundreds and more the
 // tensor cores are the limit, or the reads of shared memory that feed them. Share of their peak:
 // not measured yet.

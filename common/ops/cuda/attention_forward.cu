@@ -8,7 +8,7 @@
 // Exponentials are of base 2, the scale of the scores times log2(e) in one factor. They are rounded
 // to the type of the values for the second product; their sum is not.
 //
-// Operations: 2 T^2 D multiply-adds and T^2 / 2 exponentials a head, as half of all pairs are
+// Operations: T^2 D multiply-adds and T^2 / 2 exponentials a head, as half of all pairs are
 // masked. Bytes: 8 T D a head, and keys and values again for each 128 queries, from the L2 cache.
 // With T in the hundreds and more the tensor cores are the limit. Share of their peak: not measured
 // yet.

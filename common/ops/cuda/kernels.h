@@ -39,12 +39,12 @@ void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstV
 // permute.cu
 void permute(View out, ConstView x, std::array<int, 4> order);
 
-// attention.cpp
+// attention_forward.cu, attention_backward.cu; attention.h
 void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads);
 void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
                                ConstView log_sum_exp, std::int64_t heads);
 
-// cached_attention.cpp
+// cached_attention.cu
 void store_keys_values(View keys_values, ConstView qkv, std::int64_t heads, std::int64_t first);
 void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64_t heads,
                       std::int64_t first);
