@@ -56,9 +56,10 @@ class Attention : public PerDType {
     return dqkv;
   }
   // Tensor cores take probabilities that are rounded to the type, each by up to half a last place,
-  // and values some times larger than their average: measured at up to 4 roundings.
+  // and values some times larger than their average: measured at up to 4 roundings. In longer types
+  // a GPU adds one key after the other: up to 1.1 times what is allowed else.
   Tolerance forward_tolerance() const {
-    return tolerance_of(dtype_, on_gpu() && is_short() ? 5 : 1);
+    return tolerance_of(dtype_, !on_gpu() ? 1 : is_short() ? 5 : 2);
   }
   // The backward pass takes sum(dout * out) from an `out` that was rounded to its type, and
   // multiplies that error by keys and queries: measured at up to 12 roundings in short types.

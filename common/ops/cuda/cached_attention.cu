@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kPiece)
   scores[thread] = weight;
   const bool only = keys_of_token <= kPiece;
   const S factor = only ? 1 / total : 1;
-  S* piece = pieces + (row * gridDim.y + blockIdx.y) * piece_size(z);
+  S* piece = only ? nullptr : pieces + (row * gridDim.y + blockIdx.y) * piece_size(z);
   if (!only && thread == 0) {
     piece[0] = largest;
     piece[1] = total;

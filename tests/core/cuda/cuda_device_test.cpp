@@ -164,11 +164,13 @@ TEST_F(CudaDeviceTest, PoisonsNewMemory) {
 
 TEST_F(CudaDeviceTest, ThrowsOnceWhatAKernelFound) {
   raise_fault(gpu(), "lookup: id[{}] is {}, expected less than {}", 42, 1);
-  EXPECT_TRUE(error_says([&] { device_->synchronize(); }, {"lookup: id[0] is 42, expected less than 10"}));
+  EXPECT_TRUE(
+      error_says([&] { device_->synchronize(); }, {"lookup: id[0] is 42, expected less than 10"}));
   device_->synchronize();
   raise_fault(gpu(), "lookup: id[{}] is {}, expected less than {}", 100, 64);  // one of them
   const Tensor x = Tensor::zeros({10}, DType::U8, *device_), to({10}, DType::U8, host_);
-  EXPECT_TRUE(error_says([&] { device_->copy(to, x); }, {"lookup: id[0] is 1", "expected less than 10"}));
+  EXPECT_TRUE(
+      error_says([&] { device_->copy(to, x); }, {"lookup: id[0] is 1", "expected less than 10"}));
   device_->copy(to, x);
 }
 
