@@ -39,7 +39,8 @@ function(aisc_library target sources libs)
   if(sources)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC aisc_settings ${libs} PRIVATE ${AISC_PRIVATE_LIBS})
-    if(AISC_PRECOMPILE AND target MATCHES "^aisc_(comm|formats|11_gpt_3d)$")
+    # Not for GCC with -O3, which then warns of what is in the libraries' headers.
+    if(AISC_PRECOMPILE AND AISC_SANITIZE AND target MATCHES "^aisc_(comm|formats|11_gpt_3d)$")
       target_precompile_headers(${target} PRIVATE <fmt/format.h> <nlohmann/json.hpp> <algorithm>
         <functional> <map> <memory> <thread>)
     endif()
