@@ -39,7 +39,6 @@ function(aisc_library target sources libs)
   if(sources)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC aisc_settings ${libs} PRIVATE ${AISC_PRIVATE_LIBS})
-    # Not for GCC with -O3, which then warns of what is in the libraries' headers.
     if(AISC_PRECOMPILE AND AISC_SANITIZE AND target MATCHES "^aisc_(comm|formats|11_gpt_3d)$")
       target_precompile_headers(${target} PRIVATE <fmt/format.h> <nlohmann/json.hpp> <algorithm>
         <functional> <map> <memory> <thread>)
@@ -51,10 +50,11 @@ function(aisc_library target sources libs)
 endfunction()
 
 # The heavy headers of tests, compiled once for all test programs of the same options, which `level`
-# tells apart: half the time that compiling them takes. For builds from nothing (CI); ccache and
-# precompiled headers stand in each other's way.
+# tells apart: half the time that compiling them takes. For builds from nothing (CI), since ccache and
+# precompiled headers stand in each other's way; and for sanitizers, whose compiler is clang: GCC then
+# warns of what is in the standard library's headers.
 function(aisc_precompile target level)
-  if(NOT AISC_PRECOMPILE)
+  if(NOT (AISC_PRECOMPILE AND AISC_SANITIZE))
     return()
   endif()
   set(headers aisc_test_headers${level})
