@@ -1,7 +1,6 @@
 // What this module is about, as tables and as numbers for tools/plot: the same sum in all ways, on
-// 1, 2, 4 ... threads, from the cache and from memory; random numbers; learning in step or not; and
-// what the processor could do at most; and the sum on a GPU where there is one. All results are
-// checked while they are timed.
+// 1, 2, 4 ... threads, from the cache, from memory and on a GPU; random numbers; learning in step
+// or not; and what the processor could do at most. All results are checked while they are timed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -115,7 +115,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StagedBuffers);
 
 // Only what is needed moves.
 TEST_P(StagedBuffers, AreCountedInBytes) {
-  for (const int ranks : conformance::rank_counts({3}))
+  for (const int ranks : rank_counts({3}))
     run_on(ranks, [](Rank rank) {
       const int me = rank.world.rank(), size = rank.world.size();
       if (size == 1) return;

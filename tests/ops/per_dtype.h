@@ -6,6 +6,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,16 @@ class PerDType : public ::testing::TestWithParam<TypeOnDevice> {
   NoLeak no_leak_{device_};
 };
 
+// "F32", and "F32_cuda" on a GPU.
+inline std::string name_of_case(TypeOnDevice type) {
+  const std::string name = name_of(type.dtype);
+  return type.kind == DeviceKind::Cpu ? name : name + "_" + device_kind_name(type.kind);
+}
+inline std::string dtype_name(const ::testing::TestParamInfo<TypeOnDevice>& info) {
+  return name_of_case(info.param);
+}
+inline void PrintTo(TypeOnDevice type, std::ostream* out) { *out << name_of_case(type); }
+
 // Each of the types on each kind of device that this build has.
 inline auto on_devices(std::initializer_list<DType> dtypes) {
   std::vector<TypeOnDevice> cases;
@@ -67,11 +78,5 @@ inline const auto kShortTypes = on_devices({DType::BF16, DType::F16});
 inline const auto kTypesOnCpu =
     ::testing::Values(TypeOnDevice{DType::F64}, TypeOnDevice{DType::F32}, TypeOnDevice{DType::BF16},
                       TypeOnDevice{DType::F16});
-
-// "F32", and "F32_cuda" on a GPU.
-inline std::string dtype_name(const ::testing::TestParamInfo<TypeOnDevice>& info) {
-  const std::string name = name_of(info.param.dtype);
-  return info.param.kind == DeviceKind::Cpu ? name : name + "_" + device_kind_name(info.param.kind);
-}
 
 }  // namespace aisc

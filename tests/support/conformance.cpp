@@ -135,9 +135,14 @@ std::vector<int> rank_counts(std::vector<int> of_threads) {
   return processes ? std::vector<int>{processes->size} : std::move(of_threads);
 }
 
+std::vector<int> EachBackend::rank_counts(std::vector<int> of_threads) const {
+  std::vector<int> counts = conformance::rank_counts(std::move(of_threads));
+  std::erase_if(counts, [&](int ranks) { return !lacks_gpus(GetParam(), ranks).empty(); });
+  return counts;
+}
+
 void EachBackend::run(const std::function<void(Rank)>& body) const {
   for (const int ranks : rank_counts()) {
-    if (!lacks_gpus(GetParam(), ranks).empty()) continue;
     run_on(ranks, body);
     if (HasFailure()) FAIL() << "with " << ranks << " ranks";
   }

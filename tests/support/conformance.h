@@ -65,7 +65,9 @@ class EachBackend : public ::testing::TestWithParam<Backend> {
     if (const std::string reason = lacks_gpus(GetParam(), 1); !reason.empty())
       GTEST_SKIP() << reason;
   }
-  // All ranks run `body`, for each of rank_counts() for which there are GPUs.
+  // Those of conformance::rank_counts() for which there are GPUs.
+  std::vector<int> rank_counts(std::vector<int> of_threads = {1, 2, 3, 4, 7}) const;
+  // All ranks run `body`, for each of rank_counts().
   void run(const std::function<void(Rank)>& body) const;
   void run_on(int ranks, const std::function<void(Rank)>& body) const {
     launch(options_of(GetParam(), ranks), body);

@@ -21,8 +21,8 @@ namespace aisc {
 // host memory that the GPU writes; the first stays until the host, when it waits, has thrown it.
 struct Fault {
   int raised;
-  // Of the host, with {} for place, value and limit: "embedding: id[{}] is {}, expected 0 <= id <
-  // {}"
+  // Of the host, with {} for place, value and limit, as in
+  // "embedding: id[{}] is {}, expected 0 <= id < {}".
   const char* text;
   long long place, value, limit;
 };
