@@ -25,8 +25,8 @@ endfunction()
 # The libraries the .cpp files of the project may use; headers do not mention them.
 set(AISC_PRIVATE_LIBS fmt::fmt nlohmann_json::nlohmann_json)
 
-# What has long loops over numbers. With sanitizers all else is compiled with -O0, in half the time,
-# and tests take hardly longer.
+# What has long loops over numbers. All other tests, and with sanitizers all other libraries, are
+# compiled with -O0, in half the time, and tests take hardly longer.
 set(AISC_WITH_LOOPS "^(ops_test|nn_test|\
 aisc_(core|ops|nn|emulated_gpu|test_support|test_comm_support|01_mutex_mae|09_collectives)(_given)?)$")
 
@@ -61,44 +61,40 @@ function(aisc_library target sources libs)
   endif()
 endfunction()
 
-# The heavy headers of tests, compiled once for all test programs of the same options, which `level`
-# tells apart: half the time that compiling them takes. For builds from nothing (CI), since ccache and
-# precompiled headers stand in each other's way; and for sanitizers, whose compiler is clang: GCC then
-# warns of what is in the standard library's headers.
-function(aisc_precompile target level)
-  if(NOT (AISC_PRECOMPILE AND AISC_SANITIZE))
+# The heavy headers of tests, compiled once for all test programs without optimization: half the time
+# that compiling them takes. For builds from nothing (CI): ccache and precompiled headers stand in each
+# other's way. (With optimization GCC then warns of what is in the standard library's headers.)
+function(aisc_precompile target)
+  if(NOT AISC_PRECOMPILE)
     return()
   endif()
-  set(headers aisc_test_headers${level})
-  if(NOT TARGET ${headers})
-    file(WRITE "${CMAKE_BINARY_DIR}/${headers}.cpp" "")
-    add_library(${headers} OBJECT "${CMAKE_BINARY_DIR}/${headers}.cpp")
-    target_link_libraries(${headers} PRIVATE aisc_settings GTest::gtest GTest::gmock
+  if(NOT TARGET aisc_test_headers)
+    file(WRITE "${CMAKE_BINARY_DIR}/aisc_test_headers.cpp" "")
+    add_library(aisc_test_headers OBJECT "${CMAKE_BINARY_DIR}/aisc_test_headers.cpp")
+    target_link_libraries(aisc_test_headers PRIVATE aisc_settings GTest::gtest GTest::gmock
       ${AISC_PRIVATE_LIBS})
-    target_compile_options(${headers} PRIVATE ${level})
-    target_precompile_headers(${headers} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
-      <algorithm> <chrono> <functional> <map> <thread>)
+    target_compile_options(aisc_test_headers PRIVATE -O0)
+    target_precompile_headers(aisc_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>
+      <fmt/format.h> <algorithm> <chrono> <functional> <map> <thread>)
   endif()
-  target_precompile_headers(${target} REUSE_FROM ${headers})
+  target_precompile_headers(${target} REUSE_FROM aisc_test_headers)
 endfunction()
 
 # A program knows where its sources lie (AISC_SOURCE_DIR): a GPT learns the course's own text.
-# What tests and shows (not what measures) need not be fast: it compiles in two thirds of the time.
+# What tests and shows (not what measures) need not be fast.
 function(aisc_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS")
   aisc_compile_kernels(${arg_SOURCES})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LIBS} aisc_settings ${AISC_PRIVATE_LIBS})
   target_compile_definitions(${target} PRIVATE "AISC_SOURCE_DIR=\"${AISC_ROOT}\"")
-  set(level)
-  if(AISC_SANITIZE AND NOT target MATCHES "${AISC_WITH_LOOPS}")
-    set(level -O0)
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND target MATCHES "_test$|^demo_|^tokenize$")
-    set(level -O1)
-  endif()
-  target_compile_options(${target} PRIVATE ${level})
-  if(target MATCHES "_test$")
-    aisc_precompile(${target} "${level}")
+  if(target MATCHES "_test$" AND NOT target MATCHES "${AISC_WITH_LOOPS}")
+    target_compile_options(${target} PRIVATE -O0)
+    aisc_precompile(${target})
+  elseif(AISC_SANITIZE AND NOT target MATCHES "${AISC_WITH_LOOPS}")
+    target_compile_options(${target} PRIVATE -O0)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT target MATCHES "^(train_gpt|bench_[0-9])")
+    target_compile_options(${target} PRIVATE -O1)
   endif()
   if(AISC_SANITIZE MATCHES "address" AND AISC_HAS_MPI)
     target_sources(${target} PRIVATE "${AISC_ROOT}/cmake/keep_modules.cpp")
@@ -344,12 +340,8 @@ function(aisc_lab_tests name sources libs)
   add_library(${name}_tests OBJECT ${sources})
   target_link_libraries(${name}_tests PRIVATE ${libs} aisc_${name}_given aisc_settings
     ${AISC_PRIVATE_LIBS})
-  set(level -O1)
-  if(AISC_SANITIZE)
-    set(level -O0)
-  endif()
-  target_compile_options(${name}_tests PRIVATE ${level})
-  aisc_precompile(${name}_tests "${level}")
+  target_compile_options(${name}_tests PRIVATE -O0)
+  aisc_precompile(${name}_tests)
   aisc_program(${name}_lab_test SOURCES $<TARGET_OBJECTS:${name}_tests>
     LIBS ${libs} aisc_${name}_lab)
   set_property(TARGET ${name}_lab_test PROPERTY EXCLUDE_FROM_ALL ON)
