@@ -60,7 +60,7 @@ cudaError_t cudaFuncSetAttribute(const void* func, cudaFuncAttribute attr, int v
   if (func == nullptr) return finish(cudaErrorInvalidDeviceFunction);
   if (attr == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
   if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      static_cast<std::size_t>(value) > kSharedBytesOptIn)
+      static_cast<std::size_t>(value) > runtime().settings.most_shared_bytes)
     return complain(cudaErrorInvalidValue,
                     fmt::format("cudaFuncSetAttribute of {}: {} for attribute {}",
                                 symbol_name(func), value, int{attr}));

@@ -70,6 +70,8 @@ Runtime::Runtime() {
       std::clamp<long long>(number_from("AISC_EMULATED_GPUS", settings.gpus), 0, 64));
   settings.memory_bytes = static_cast<std::size_t>(
       number_from("AISC_EMULATED_GPU_MEMORY", static_cast<long long>(settings.memory_bytes)));
+  settings.most_shared_bytes =
+      static_cast<std::size_t>(number_from("AISC_EMULATED_GPU_SHARED_KIB", 227)) * 1024;
   settings.delay_us = static_cast<int>(number_from("AISC_EMULATED_GPU_DELAY_US", 0));
   settings.nccl_shares_gpus = number_from("AISC_EMULATED_NCCL_SHARED", 0) != 0;
   const char* order = std::getenv("AISC_EMULATED_GPU_ORDER");
@@ -209,7 +211,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   prop->l2CacheSize = 4 << 20;
   prop->maxThreadsPerMultiProcessor = 2048;
   prop->sharedMemPerMultiprocessor = 228 * 1024;
-  prop->sharedMemPerBlockOptin = aisc::emulated_gpu::kSharedBytesOptIn;
+  prop->sharedMemPerBlockOptin = runtime().settings.most_shared_bytes;
   return cudaSuccess;
 }
 

@@ -21,12 +21,12 @@
 namespace aisc::emulated_gpu {
 
 inline constexpr std::size_t kSharedBytes = 48 * 1024;
-inline constexpr std::size_t kSharedBytesOptIn = 227 * 1024;
 
 // From the environment (README.md). A test may change what is atomic.
 struct Settings {
   int gpus = 4;
   std::size_t memory_bytes = std::size_t{4} << 30;
+  std::size_t most_shared_bytes = 227 * 1024;  // that a kernel may ask for
   std::atomic<Order> order = Order::Forward;
   std::atomic<int> delay_us = 0;
   std::atomic<bool> nccl_shares_gpus = false;

@@ -248,13 +248,15 @@ def print_line(student, rows, count, of):
           + (f"; {first_failure(rows)[:200]}" if passed < len(rows) else ""), flush=True)
 
 
-def as_completed(futures):
-    """As that of concurrent.futures, but it wakes now and then: a signal that comes just before a
-    wait without an end would be seen at its end."""
+def as_completed(futures, signals):
+    """As that of concurrent.futures, until there is something in `signals`. (An exception that a
+    handler of signals throws could come while the locks of futures are held, and leave them so.)"""
     rest = set(futures)
     while rest:
         done, rest = concurrent.futures.wait(rest, LOOK_SECONDS, concurrent.futures.FIRST_COMPLETED)
         yield from done
+        if signals:
+            raise KeyboardInterrupt
 
 
 def interrupt(*_):
@@ -276,16 +278,16 @@ def grade_class(labs, flags, limits):
         signal.signal(number, interrupt)
     with tempfile.TemporaryDirectory(prefix="aisc-class-", ignore_cleanup_errors=True) as place:
         group = Class(*labs[0], flags, limits, pathlib.Path(place).resolve())
-        grades = {}
+        grades, signals = {}, []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: signals.append(number))
         pool = concurrent.futures.ThreadPoolExecutor(group.slots)
         try:
             futures = {pool.submit(group.grade, student): student for student in students}
-            for future in as_completed(futures):
+            for future in as_completed(futures, signals):
                 grades[futures[future]] = future.result()
                 print_line(futures[future], future.result(), len(grades), len(students))
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)  # what is done so far is written
+        finally:  # what is done so far is written, however often somebody interrupts
             group.cancelled.set()
             pool.shutdown(cancel_futures=True)
             write_csv(flags.csv, group.exercises, grades)

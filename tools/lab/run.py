@@ -80,8 +80,12 @@ def wait(supervisor, cancelled):
                 if cancelled and cancelled.is_set():
                     raise Cancelled from None
     except BaseException:
-        supervisor.terminate()
-        supervisor.wait()
+        while supervisor.poll() is None:  # again: it may have begun with signals ignored
+            supervisor.terminate()
+            try:
+                supervisor.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                pass
         raise
 
 

@@ -165,12 +165,13 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Part> part_of(const Collective& c) {
+    const cudaStream_t compute = device_.stream();  // events belong to the GPU that is current
     auto part = std::make_shared<Part>();
     part->where = where_;
     part->call = c.call;
     part->ins.push_back(c.in.share());
     part->outs.push_back(c.out.share());
-    part->ready.record(device_.stream());
+    part->ready.record(compute);
     return part;
   }
 
@@ -216,10 +217,11 @@ class NcclCommunicator final : public Communicator {
   template <class Memory>
   std::shared_ptr<Part> message(const Call& call, int peer, Memory memory) {
     constexpr bool is_send = std::is_same_v<Memory, ConstBuffer>;
+    const cudaStream_t compute = device_.stream();
     auto part = std::make_shared<Part>();
     part->where = where_;
     part->call = call;
-    part->ready.record(device_.stream());
+    part->ready.record(compute);
     const ConstView view = memory.view();
     if constexpr (is_send)
       part->ins.push_back(std::move(memory));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -15,6 +16,16 @@
 
 namespace aisc {
 namespace {
+
+// What Device::do_allocate is to return: nothing where memory is short. Throws any other error.
+void* allocated(cudaError_t status, void* block) {
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(status, "allocating memory");
+  return block;
+}
 
 // A copy on its way. What follows wait() on the device comes after it; where one side is the
 // host's memory the host waits, too, since it may read or reuse that at once.
@@ -72,8 +83,11 @@ CudaDevice::CudaDevice(const DeviceOptions& options)
       poison_(options.poison),
       name_(fmt::format("cuda:{}", options.index)) {
   check_cuda(cudaSetDevice(index_), name());
-  check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index_),
-             name());
+  const auto ask = [this](int* value, cudaDeviceAttr what) {
+    check_cuda(cudaDeviceGetAttribute(value, what, index_), name());
+  };
+  ask(&multiprocessors_, cudaDevAttrMultiProcessorCount);
+  ask(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   void* fault = nullptr;
   check_cuda(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "pinned memory");
   std::memset(fault, 0, sizeof(Fault));
@@ -114,26 +128,36 @@ void CudaDevice::remove(Watch* watch) noexcept { std::erase(watches_, watch); }
 void CudaDevice::wait(const CudaEvent& event) {
   const std::vector<Watch*> watches = watches_;  // one that looks may remove itself
   for (Watch* watch : watches) watch->look(true);
-  const auto begin = std::chrono::steady_clock::now();
-  while (!watches_.empty() && !event.is_over()) {
+  const auto look = [this] {
     for (Watch* watch : std::vector(watches_)) watch->look(false);
-    if (std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(1))
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    while (!watches_.empty() && !event.is_over()) {
+      look();
+      if (std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(1))
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    check_cuda(cudaEventSynchronize(event.get()), "waiting for the device");
+  } catch (...) {
+    look();  // where a peer has failed, that is why, and what they throw
+    throw;
   }
-  check_cuda(cudaEventSynchronize(event.get()), "waiting for the device");
   throw_fault();
 }
 
 void CudaDevice::synchronize() {
+  const cudaStream_t compute = stream();  // events belong to the GPU that is current
   CudaEvent event;
-  event.record(stream());
+  event.record(compute);
   wait(event);
 }
 
 void CudaDevice::throw_fault() {
-  if (!fault_->raised) return;
+  if (std::atomic_ref(fault_->raised).load(std::memory_order_acquire) == 0) return;
   const Fault fault = *fault_;
-  fault_->raised = 0;
+  std::atomic_ref(fault_->raised).store(0, std::memory_order_relaxed);
+  std::atomic_ref(fault_->claimed).store(0, std::memory_order_release);
   fail(fmt::format(fmt::runtime(fault.text), fault.place, fault.value, fault.limit));
 }
 
@@ -141,12 +165,7 @@ void* CudaDevice::do_allocate(std::size_t bytes) {
   check_cuda(cudaSetDevice(index_), name());
   void* block = nullptr;
   const cudaError_t status = cudaMalloc(&block, bytes);
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check_cuda(status, "allocating memory");
-  return block;
+  return allocated(status, block);
 }
 
 void CudaDevice::do_free(void* block) noexcept {
@@ -223,7 +242,8 @@ class PinnedMemory final : public Device {
  private:
   void* do_allocate(std::size_t bytes) override {
     void* block = nullptr;
-    return cudaHostAlloc(&block, bytes, cudaHostAllocPortable) == cudaSuccess ? block : nullptr;
+    const cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
+    return allocated(status, block);
   }
   void do_free(void* block) noexcept override { cudaFreeHost(block); }
   void do_poison(void* /*block*/, std::size_t /*bytes*/) override {}

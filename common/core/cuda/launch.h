@@ -11,13 +11,13 @@
 namespace aisc {
 
 // A grid or block of 0 is nothing to do. `what` is for errors: the operation. Beyond 48 KiB of
-// dynamic shared memory the kernel is given leave to use it.
+// shared memory, 16 left for what the kernel declares, it is given leave to use them.
 template <class... Parameters, class... Arguments>
 void launch_kernel(const char* what, cudaStream_t stream, dim3 grid, dim3 block,
                    std::size_t shared_bytes, void (*kernel)(Parameters...),
                    Arguments... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  if (shared_bytes > 48 * 1024)
+  if (shared_bytes > 32 * 1024)
     check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shared_bytes)),

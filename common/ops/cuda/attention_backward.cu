@@ -17,6 +17,8 @@
 // is walked over again for each tile of 128, from the L2 cache. With T in the hundreds and more the
 // tensor cores are the limit, or the reads of shared memory that feed them. Share of their peak:
 // not measured yet.
+#include <algorithm>
+
 #include "common/core/cuda/cuda_device.h"
 #include "common/core/cuda/launch.h"
 #include "common/ops/cuda/attention.h"
@@ -262,6 +264,14 @@ void run(View dqkv, ConstView dout, ConstView qkv, ConstView log_sum_exp, ConstV
   launch(gradients_of_queries<T, columns>, kQueryThreads, kQueryBytes<columns>);
 }
 
+// What heads of D columns need of a block's shared memory.
+std::size_t shared_bytes(std::int64_t D) {
+  if (D <= 32) return std::max(kKeyBytes<32>, kQueryBytes<32>);
+  if (D <= 64) return std::max(kKeyBytes<64>, kQueryBytes<64>);
+  if (D <= 96) return std::max(kKeyBytes<96>, kQueryBytes<96>);
+  return std::max(kKeyBytes<128>, kQueryBytes<128>);
+}
+
 template <class T>
 void run(View dqkv, ConstView dout, ConstView qkv, ConstView log_sum_exp, ConstView delta,
          const AttentionSizes& z) {
@@ -279,7 +289,8 @@ void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstVi
   const AttentionSizes z(qkv, heads);
   const Tensor delta(log_sum_exp.shape(), log_sum_exp.dtype(), dqkv.device(), Purpose::Workspace);
   attention_delta(delta, dout, out, z);
-  if (!suits_tensor_cores(z, {dqkv, dout, qkv}))
+  if (!suits_tensor_cores(z, {dqkv, dout, qkv}) ||
+      shared_bytes(z.D) > as_cuda(dqkv.device()).most_shared_bytes())
     plain_attention_backward(dqkv, dout, qkv, log_sum_exp, delta, z);
   else if (qkv.dtype() == DType::BF16)
     run<BFloat16>(dqkv, dout, qkv, log_sum_exp, delta, z);
