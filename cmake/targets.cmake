@@ -290,7 +290,7 @@ if(AISC_SANITIZE)
       *LayerGradient.*AnotherStep*_cuda *GptOnDevices.MicroBatches*/cuda *CacheOnDevices*/cuda
       *Generate.IsTheGreedy*/cuda *LaterTokens*/cuda *RunCheckpoint*_cuda *Trainers.*/cuda
       *TrainerOnCuda.StaysNear* *OnCudaRanks*/1_* *OnCudaRanks*/4_* *OnCudaRanks.OnOneGpu*
-      *WithAGpuEach*)
+      *WithAGpuEach* *TorchFixture*_cuda)
   endif()
   list(JOIN left_out ":" left_out)
   set(AISC_TEST_FILTER "-${left_out}")
