@@ -138,12 +138,14 @@ TEST(Hogwild, KeepsWhatOthersHaveStoredMeanwhile) {
   // Their residuals are about -100 and 100, whatever the bias has become meanwhile.
   problem.y[static_cast<std::size_t>(first)] = 100;
   problem.y[static_cast<std::size_t>(third)] = -100;
-  Event third_is_stored, first_is_stored;
+  Event first_has_loaded, third_is_stored, first_is_stored;
   std::atomic<bool> in_time = true;
   problem.watch = [&](std::int64_t i) {
+    if (i == first) first_has_loaded.tell();
     if (i == second) first_is_stored.tell();
     if (i == fourth) third_is_stored.tell();
-    if ((i == first && !third_is_stored.wait()) || (i == fourth && !first_is_stored.wait()))
+    if ((i == first && !third_is_stored.wait()) || (i == third && !first_has_loaded.wait()) ||
+        (i == fourth && !first_is_stored.wait()))
       in_time = false;
   };
   const Descent descent = hogwild(problem, 2, {.epochs = 1, .learning_rate = 0.125});
