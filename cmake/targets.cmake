@@ -25,10 +25,12 @@ endfunction()
 # The libraries the .cpp files of the project may use; headers do not mention them.
 set(AISC_PRIVATE_LIBS fmt::fmt nlohmann_json::nlohmann_json)
 
-# What has long loops over numbers. All other tests, and with sanitizers all other libraries, are
-# compiled with -O0, in half the time, and tests take hardly longer.
-set(AISC_WITH_LOOPS "^(ops_test|nn_test|\
-aisc_(core|ops|nn|emulated_gpu|test_support|test_comm_support|01_mutex_mae|09_collectives)(_given)?)$")
+# What has long loops over numbers. Tests, and with sanitizers all other libraries, are compiled
+# with -O0, in half the time, and hardly take longer: the loops of tests are in tests/support.
+set(AISC_WITH_LOOPS
+  "^aisc_(core|ops|nn|emulated_gpu|test_support|test_comm_support|(01_mutex_mae|09_collectives)(_given)?)$")
+# What reads a command line, with CLI11, which takes a compiler half a minute to optimize.
+set(AISC_READS_FLAGS "(^|/)(options|bench_flags)\\.cpp$")
 
 # Kernels (.cu) are compiled by nvcc, or for an emulated GPU as the C++ that they also are.
 function(aisc_compile_kernels)
@@ -45,6 +47,9 @@ endfunction()
 # A library of `sources` that uses `libs`; without sources yet, only a name for `libs`.
 function(aisc_library target sources libs)
   aisc_compile_kernels(${sources})
+  set(flags ${sources})
+  list(FILTER flags INCLUDE REGEX "${AISC_READS_FLAGS}")
+  set_source_files_properties(${flags} PROPERTIES COMPILE_OPTIONS -O0)
   if(sources)
     add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC aisc_settings ${libs} PRIVATE ${AISC_PRIVATE_LIBS})
@@ -88,19 +93,19 @@ function(aisc_program target)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE ${arg_LIBS} aisc_settings ${AISC_PRIVATE_LIBS})
   target_compile_definitions(${target} PRIVATE "AISC_SOURCE_DIR=\"${AISC_ROOT}\"")
-  if(target MATCHES "_test$" AND NOT target MATCHES "${AISC_WITH_LOOPS}")
+  if(target MATCHES "_test$")
     target_compile_options(${target} PRIVATE -O0)
     aisc_precompile(${target})
-  elseif(AISC_SANITIZE AND NOT target MATCHES "${AISC_WITH_LOOPS}")
+  elseif(AISC_SANITIZE)
     target_compile_options(${target} PRIVATE -O0)
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND target MATCHES "_test$|^demo_|^tokenize$")
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND target MATCHES "^demo_|^tokenize$")
     target_compile_options(${target} PRIVATE -O1)
   endif()
   if(AISC_SANITIZE MATCHES "address" AND AISC_HAS_MPI)
     target_sources(${target} PRIVATE "${AISC_ROOT}/cmake/keep_modules.cpp")
   endif()
   # What measures or shows is not looked at by sanitizers.
-  if(NOT AISC_PROGRAMS OR (AISC_SANITIZE AND target MATCHES "^(bench_([^g]|gpu)|demo|raw_mpi|mpi_ranks)"))
+  if(NOT AISC_PROGRAMS OR (AISC_SANITIZE AND target MATCHES "^(bench_([^g]|gpu)|demo|raw_mpi|mpi_ranks|aisc_machine)"))
     set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)
   endif()
 endfunction()
@@ -320,6 +325,17 @@ function(aisc_test name)
   endif()
   aisc_program(${target} SOURCES ${arg_SOURCES} LIBS ${libs})
   set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
+  if(AISC_SHARDS)
+    foreach(index RANGE 1 ${AISC_SHARDS})
+      set(shard ${name}.${index}_of_${AISC_SHARDS})
+      add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
+        "--gtest_filter=${AISC_TEST_FILTER}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
+      math(EXPR index "${index} - 1")
+      set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${labels}" ENVIRONMENT
+        "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${AISC_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endforeach()
+    return()
+  endif()
   gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
     TEST_FILTER "${AISC_TEST_FILTER}" NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}" PROPERTIES TIMEOUT 300)

@@ -201,7 +201,8 @@ Guarded::Guarded(std::int64_t count, DType dtype, Device& device, const Values& 
   const View inside = all.view().flat(kStrip, count);
   if (values) {
     std::vector<double> numbers(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) numbers[static_cast<std::size_t>(i)] = values(i);
+    double* to = numbers.data();
+    for (std::int64_t i = 0; i < count; ++i) to[i] = values(i);
     write_doubles(inside, numbers);
   } else if (count > 0) {
     std::memset(inside.raw(), 0xFF, inside.bytes());
@@ -213,9 +214,10 @@ void Guarded::expect(const Values& values, const std::string& what) const {
   CpuDevice host;
   const Tensor all(memory_.shape(), memory_.dtype(), host);
   memory_.device().copy(all, memory_);
-  const std::vector<double> found = to_doubles(all.view().flat(kStrip, view_.count()));
-  for (std::int64_t i = 0; i < view_.count(); ++i) {
-    const double expected = values(i), value = found[static_cast<std::size_t>(i)];
+  const std::vector<double> numbers = to_doubles(all.view().flat(kStrip, view_.count()));
+  const double* found = numbers.data();
+  for (std::int64_t i = 0, count = view_.count(); i < count; ++i) {
+    const double expected = values(i), value = found[i];
     if (value != expected) {
       ADD_FAILURE() << what << ": element " << i << " is " << value << ", expected " << expected;
       return;

@@ -29,12 +29,11 @@ void dispatch_all(DType dtype, F f) {
 }  // namespace
 
 std::vector<double> to_doubles(ConstView x) {
-  std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(x.count()));
+  std::vector<double> values(static_cast<std::size_t>(x.count()));
   const OnHost here(x);
-  dispatch_all(x.dtype(), [&](auto type) {
-    for (const auto value : here.view().values<decltype(type)>())
-      values.push_back(static_cast<double>(value));
+  dispatch_all(x.dtype(), [&, to = values.data(), size = values.size()](auto type) {
+    const auto* from = here.view().data<decltype(type)>();
+    for (std::size_t i = 0; i < size; ++i) to[i] = static_cast<double>(from[i]);
   });
   return values;
 }
@@ -51,10 +50,11 @@ void write_doubles(View out, const std::vector<double>& values) {
          out.shape().to_string());
   CpuDevice host;
   const Tensor here(out.shape(), out.dtype(), host);
-  dispatch_all(out.dtype(), [&](auto type) {
+  dispatch_all(out.dtype(), [&, size = values.size()](auto type) {
     using T = decltype(type);
     T* to = here.data<T>();
-    for (const double value : values) *to++ = static_cast<T>(value);
+    const double* from = values.data();
+    for (std::size_t i = 0; i < size; ++i) to[i] = static_cast<T>(from[i]);
   });
   host.copy(out, here);
 }
