@@ -6,6 +6,8 @@ option(AISC_WERROR "Treat warnings as errors (CI does)" OFF)
 option(AISC_TESTS "Build the tests" ON)
 option(AISC_USE_LABS "Build everything on the student's code, NN_name/lab, in place of solutions" OFF)
 set(AISC_SHARDS 0 CACHE STRING "Processes that run the tests of a room, where they start slowly; 0: one a test")
+set(AISC_LEFT_OUT "" CACHE STRING
+  "Numbered modules that are not compiled, unless another needs them, nor tested; labs: tests of graders")
 option(AISC_PRECOMPILE "Compile the headers of tests once: quicker from nothing, without ccache" OFF)
 option(AISC_PROGRAMS "Build the programs and benchmarks, not only libraries and tests" ON)
 option(AISC_FUZZ "Build the fuzzer (clang; preset asan)" OFF)
