@@ -124,7 +124,7 @@ cudaError_t free_memory(const char* call, void* memory, cudaMemoryType type) {
     return complain(cudaErrorInvalidValue,
                     fmt::format("{}: {} is not what was allocated", call, memory));
   // As the real one does: nothing that was asked for earlier loses its memory.
-  for (const auto& stream : device_of(found->device).streams()) stream->wait_for_all();
+  device_of(found->device).wait_for_all();
   runtime().remove(memory);
   if (type == cudaMemoryTypeDevice) device_of(found->device).used_bytes -= found->bytes;
   std::free(memory);

@@ -29,6 +29,7 @@ struct Group {
   int depth = 0;
   std::vector<Queued> parts;
   std::vector<std::shared_ptr<NcclRank>> joining;
+  std::vector<int> freeing;  // GPUs whose memory is given back
 };
 thread_local Group group;
 thread_local std::string last_error;
@@ -75,6 +76,12 @@ ncclResult_t check(ncclComm_t comm) {
   return state;
 }
 
+ncclResult_t tell(ncclComm_t comm, auto member, int* value) {
+  const auto result = check(comm);
+  if (result == ncclSuccess) *value = comm->rank.get()->*member;
+  return result;
+}
+
 ncclResult_t wait_until_made(NcclRank& rank) {
   if (!rank.blocking) return ncclInProgress;
   const auto clique = clique_of(rank);
@@ -108,6 +115,10 @@ ncclResult_t launch(const std::shared_ptr<NcclRank>& rank,
 
 ncclResult_t flush() {
   ncclResult_t result = ncclSuccess;
+  // To give memory back the GPU has to have done all that it was asked for, as cudaFree has it.
+  for (const int gpu : std::exchange(group.freeing, {}))
+    if (!runtime().settings.nccl_shares_gpus)  // others may wait on it for long
+      runtime().devices[static_cast<std::size_t>(gpu)].wait_for_all();
   const auto merge = [&](ncclResult_t other) {
     if (result == ncclSuccess || (result == ncclInProgress && other != ncclSuccess)) result = other;
   };
@@ -309,6 +320,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 // Operations of this rank end at once, in streams that then go on; other ranks still wait for it.
+// Then memory is given back: where another communicator's operation hangs on the GPU, that hangs,
+// too, unless one group aborts both.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   NcclRank& rank = *comm->rank;
@@ -318,24 +331,15 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     rank.deferred.clear();
     clique->changed.notify_all();
   }
+  group.freeing.push_back(rank.device);
   delete comm;
-  return ncclSuccess;
+  return group.depth > 0 ? ncclSuccess : flush();
 }
 
-ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
-  if (const auto result = check(comm); result != ncclSuccess) return result;
-  *count = comm->rank->size;
-  return ncclSuccess;
-}
-ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
-  if (const auto result = check(comm); result != ncclSuccess) return result;
-  *rank = comm->rank->rank;
-  return ncclSuccess;
-}
-ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
-  if (const auto result = check(comm); result != ncclSuccess) return result;
-  *device = comm->rank->device;
-  return ncclSuccess;
+ncclResult_t ncclCommCount(ncclComm_t comm, int* to) { return tell(comm, &NcclRank::size, to); }
+ncclResult_t ncclCommUserRank(ncclComm_t comm, int* to) { return tell(comm, &NcclRank::rank, to); }
+ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* to) {
+  return tell(comm, &NcclRank::device, to);
 }
 
 ncclResult_t ncclGroupStart() {

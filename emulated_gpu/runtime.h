@@ -105,6 +105,7 @@ class Device {
   void add(const std::shared_ptr<CUstream_st>& stream);
   void remove(const CUstream_st* stream);
   std::vector<std::shared_ptr<CUstream_st>> streams();
+  void wait_for_all();
 
   std::atomic<cudaError_t> error = cudaSuccess;  // of a kernel: stays
   std::atomic<std::size_t> used_bytes = 0;

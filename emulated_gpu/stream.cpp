@@ -110,6 +110,10 @@ std::vector<std::shared_ptr<CUstream_st>> Device::streams() {
   return streams_;
 }
 
+void Device::wait_for_all() {
+  for (const auto& stream : streams()) stream->wait_for_all();
+}
+
 CUstream_st& stream_of(cudaStream_t stream) {
   if (stream != nullptr) return *stream;
   return *device_of(current_device()).default_stream(current_device());
@@ -185,12 +189,12 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  for (const auto& stream : device_of(current_device()).streams()) stream->wait_for_all();
+  device_of(current_device()).wait_for_all();
   return finish(device_error(current_device()));
 }
 
 cudaError_t cudaDeviceReset() {
-  for (const auto& stream : device_of(current_device()).streams()) stream->wait_for_all();
+  device_of(current_device()).wait_for_all();
   device_of(current_device()).error = cudaSuccess;
   cudaGetLastError();
   return cudaSuccess;

@@ -1,6 +1,8 @@
 // NCCL between emulated GPUs: every collective on 1 to 4 ranks, groups, splits, and aborts.
 #include <nccl.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <numeric>
@@ -277,6 +279,46 @@ TEST(NcclFaults, AnAbortedSendIsNotReceivedLater) {
     ncclCommAbort(doomed);
     EXPECT_EQ(cudaStreamSynchronize(r.stream), cudaSuccess);
     EXPECT_EQ(value.values()[0], 6);
+  });
+}
+
+// Rank 0's receives, which nobody answers, hang on its GPU, each on a stream and a communicator of
+// its own.
+TEST(NcclFaults, AnAbortWaitsForWhatElseHangsOnItsGpuAndAGroupOfThemEndsAll) {
+  on_ranks(2, [](Rank& r) {
+    std::array<ncclComm_t, 4> doomed{};
+    for (ncclComm_t& comm : doomed)
+      ASSERT_EQ(ncclCommSplit(r.comm, 0, r.rank, &comm, nullptr), ncclSuccess);
+    if (r.rank == 1) {
+      for (const ncclComm_t comm : doomed) EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+      return;
+    }
+    Array<int> value(1);
+    std::array<cudaStream_t, 2> streams{};
+    for (cudaStream_t& stream : streams) cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    const auto hang = [&](std::size_t first) {
+      for (std::size_t i = 0; i < 2; ++i)
+        ncclRecv(value.data(), 1, ncclInt32, 1, doomed.at(first + i), streams.at(i));
+    };
+    hang(0);
+    std::atomic<bool> is_over = false;
+    std::thread first([&] {
+      ncclCommAbort(doomed[0]);
+      is_over = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(is_over);
+    EXPECT_EQ(ncclCommAbort(doomed[1]), ncclSuccess);
+    first.join();
+
+    hang(2);
+    ncclGroupStart();
+    for (const std::size_t i : {2u, 3u}) EXPECT_EQ(ncclCommAbort(doomed.at(i)), ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+    for (const cudaStream_t stream : streams) {
+      EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+      cudaStreamDestroy(stream);
+    }
   });
 }
 

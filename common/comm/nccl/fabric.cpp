@@ -59,7 +59,15 @@ Fabric::~Fabric() {
   } catch (...) {
   }
   expected_.clear();
+  abort_links();
+}
+
+// As one group: an abort gives memory back, which waits for the GPU; and that is busy as long as an
+// operation of a link that is not yet aborted waits there (NVIDIA/nccl, issue 1013).
+void Fabric::abort_links() noexcept {
+  ncclGroupStart();
   for (const auto& link : links_) link->abort();
+  ncclGroupEnd();
 }
 
 // First all begin, then each is waited for: the order of the links need not be that of their peers.
@@ -97,7 +105,7 @@ void Fabric::fail(const std::string& message) noexcept {
     failure_ = message;
   } catch (...) {
   }
-  for (const auto& link : links_) link->abort();
+  abort_links();
 }
 
 void Fabric::progress() {

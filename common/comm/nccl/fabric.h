@@ -60,6 +60,7 @@ class Fabric final : public CudaDevice::Watch {
   void forget_what_is_over();
   void check_time();
   void take_down();
+  void abort_links() noexcept;
 
   const std::shared_ptr<Communicator> control_;
   CudaDevice& device_;
