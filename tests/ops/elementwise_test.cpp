@@ -1,4 +1,5 @@
 // Operations on single elements: values, every leftover of a vector, in-place use, NaN.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 

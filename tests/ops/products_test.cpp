@@ -2,6 +2,7 @@
 // wrong: leftovers of blocks, bias, accumulation, batches, threads that multiply at the same time.
 #include <omp.h>
 
+#include <cmath>
 #include <thread>
 
 #include "tests/ops/per_dtype.h"
