@@ -17,7 +17,7 @@
 #include "01_mutex_mae/rounds.h"
 #include "01_mutex_mae/variants.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "01_mutex_mae/team.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 

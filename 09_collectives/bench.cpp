@@ -18,7 +18,7 @@
 #include "bench/comm_summary.h"
 #include "bench/comm_table.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 namespace {

@@ -18,7 +18,7 @@
 #include "09_collectives/simulate.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "11_gpt_3d/trainer.h"
-#include "common/core/files.h"
-#include "common/core/machine.h"
+#include "common/core/system/files.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {

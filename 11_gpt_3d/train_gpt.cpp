@@ -20,7 +20,7 @@
 #include "common/comm/launch.h"
 #include "common/comm/processes.h"
 #include "common/core/error.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 #include "common/ops/product_rate.h"
 #include "formats/gpt2_weights.h"
 

@@ -13,8 +13,8 @@
 #include "bench/emulate_comm.h"
 #include "bench/mpi_processes.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
-#include "common/core/machine.h"
+#include "common/core/system/files.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {

@@ -12,8 +12,8 @@
 #include "11_gpt_3d/trainer.h"
 #include "bench/measure_gpu.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
-#include "common/core/machine.h"
+#include "common/core/system/files.h"
+#include "common/core/system/machine.h"
 #include "common/ops/product_rate.h"
 
 namespace aisc {

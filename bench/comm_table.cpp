@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 

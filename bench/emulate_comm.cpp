@@ -8,7 +8,7 @@
 
 #include "common/comm/launch.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 std::optional<double> seconds_by_formula(const CommCase& c, const Network& network) {

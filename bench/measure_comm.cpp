@@ -14,7 +14,7 @@
 #include "bench/rank_command.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bench/comm_case.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "common/core/tensor.h"
 
 namespace aisc {

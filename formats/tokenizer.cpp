@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/pretokenize.h"
 
 namespace aisc {

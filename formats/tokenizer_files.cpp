@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/byte_alphabet.h"
 #include "formats/json_file.h"
 #include "formats/tokenizer.h"

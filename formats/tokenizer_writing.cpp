@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/byte_alphabet.h"
 #include "formats/tokenizer.h"
 

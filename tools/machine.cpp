@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 int main() {
   const int cores = aisc::available_cores();

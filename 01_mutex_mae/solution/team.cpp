@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/core/error.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 namespace {

@@ -15,7 +15,7 @@
 #include "11_gpt_3d/terminal_text.h"
 #include "common/comm/processes.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {

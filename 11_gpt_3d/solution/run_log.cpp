@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/json_file.h"
 
 namespace aisc {

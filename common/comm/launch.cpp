@@ -21,7 +21,7 @@
 #include "common/comm/processes.h"
 #include "common/comm/thread/thread_communicator.h"
 #include "common/core/error.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "common/core/error.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {

@@ -1,7 +1,7 @@
 // The machine's GPUs when the program is built without CUDA: none that it could see.
 #include "common/core/error.h"
-#include "common/core/machine.h"
 #include "common/core/make_cuda_device.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 

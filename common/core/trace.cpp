@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 

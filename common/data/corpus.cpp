@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 namespace aisc {
 

@@ -15,7 +15,7 @@
 #include "11_gpt_3d/trainer.h"
 #include "common/comm/launch.h"
 #include "common/comm/processes.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/conformance.h"
 #include "tests/support/devices.h"

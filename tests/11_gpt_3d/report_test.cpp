@@ -7,7 +7,7 @@
 #include <set>
 
 #include "11_gpt_3d/report.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 
 namespace aisc {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 

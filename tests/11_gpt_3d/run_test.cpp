@@ -14,7 +14,7 @@
 #include "11_gpt_3d/options.h"
 #include "11_gpt_3d/progress.h"
 #include "11_gpt_3d/run_folder.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 

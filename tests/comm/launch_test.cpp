@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 #include "tests/support/message_of.h"
 
 namespace aisc {

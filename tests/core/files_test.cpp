@@ -1,5 +1,5 @@
 // Files are written whole or not at all; and a little of what the machine says of itself.
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 

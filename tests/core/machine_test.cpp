@@ -1,6 +1,6 @@
 // What can be said of measured numbers without looking at how fast the machine is, and the cores
 // that threads are bound to.
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -14,7 +14,7 @@
 #include "common/core/clock.h"
 #include "common/core/emulated_compute.h"
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "common/core/tensor.h"
 #include "common/core/trace.h"
 #include "common/core/work.h"

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <string>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/support/message_of.h"
 
 namespace aisc {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/gpt2_weights.h"
 #include "tests/formats/gpt2_fixture.h"
 #include "tests/support/error_says.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "formats/byte_alphabet.h"
 #include "formats/tokenizer.h"
 #include "tests/support/error_says.h"

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/fuzz/targets.h"
 
 namespace aisc {

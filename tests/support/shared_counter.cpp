@@ -11,7 +11,7 @@
 #include <string>
 
 #include "common/core/error.h"
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace aisc {

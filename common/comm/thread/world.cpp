@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/core/error.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc::thread {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "common/core/cuda/check.h"
 #include "common/core/cuda/cuda_device.h"
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 

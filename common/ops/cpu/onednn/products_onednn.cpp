@@ -12,7 +12,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/products.h"
 

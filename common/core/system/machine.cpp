@@ -1,4 +1,4 @@
-#include "common/core/machine.h"
+#include "common/core/system/machine.h"
 
 #include <omp.h>
 #include <sched.h>

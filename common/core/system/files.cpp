@@ -1,4 +1,4 @@
-#include "common/core/files.h"
+#include "common/core/system/files.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
