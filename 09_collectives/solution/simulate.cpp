@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/comm/wire_queue.h"
+#include "common/comm/backend/wire_queue.h"
 #include "common/core/error.h"
 
 namespace aisc {

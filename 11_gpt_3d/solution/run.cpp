@@ -13,7 +13,7 @@
 #include "11_gpt_3d/run_folder.h"
 #include "11_gpt_3d/saved_model.h"
 #include "11_gpt_3d/terminal_text.h"
-#include "common/comm/processes.h"
+#include "common/comm/backend/processes.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "formats/gpt2_weights.h"

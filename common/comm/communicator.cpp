@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/backend/staging.h"
 #include "common/comm/plan.h"
-#include "common/comm/staging.h"
 
 namespace aisc {
 namespace {

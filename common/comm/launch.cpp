@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/between_gpus.h"
-#include "common/comm/launch_processes.h"
-#include "common/comm/processes.h"
+#include "common/comm/backend/between_gpus.h"
+#include "common/comm/backend/launch_processes.h"
+#include "common/comm/backend/processes.h"
 #include "common/comm/thread/thread_communicator.h"
 #include "common/core/error.h"
 #include "common/core/system/machine.h"

@@ -1,5 +1,5 @@
 // Where NCCL was not found when this was built, or CUDA was not asked for.
-#include "common/comm/nccl_communicator.h"
+#include "common/comm/backend/nccl_communicator.h"
 #include "common/core/error.h"
 
 namespace aisc {

@@ -13,8 +13,8 @@
 
 #include "11_gpt_3d/rank_traces.h"
 #include "11_gpt_3d/trainer.h"
+#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
-#include "common/comm/processes.h"
 #include "common/core/system/files.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/conformance.h"

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
-#include "common/comm/processes.h"
 #include "common/core/error.h"
 
 namespace aisc {

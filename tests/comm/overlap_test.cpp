@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
-#include "common/comm/processes.h"
 #include "tests/support/conformance.h"
 
 namespace aisc {

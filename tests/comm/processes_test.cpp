@@ -1,6 +1,6 @@
 // Ranks that are processes: what launch() does there beside what every backend does. Under mpirun
 // each process checks its own rank.
-#include "common/comm/processes.h"
+#include "common/comm/backend/processes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

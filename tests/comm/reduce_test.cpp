@@ -1,5 +1,5 @@
 // The arithmetic of collectives against sums, products, minima and maxima taken one by one.
-#include "common/comm/reduce.h"
+#include "common/comm/backend/reduce.h"
 
 #include <gtest/gtest.h>
 

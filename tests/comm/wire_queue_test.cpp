@@ -1,5 +1,5 @@
 // Whose message passes next.
-#include "common/comm/wire_queue.h"
+#include "common/comm/backend/wire_queue.h"
 
 #include <gtest/gtest.h>
 

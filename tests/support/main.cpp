@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/comm/processes.h"
+#include "common/comm/backend/processes.h"
 
 namespace aisc {
 namespace {

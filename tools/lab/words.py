@@ -3,7 +3,7 @@ import re
 
 from .exercises import ROOT
 
-# How a communicator says that it waited in vain (common/comm/diagnose.cpp).
+# How a communicator says that it waited in vain (common/comm/backend/diagnose.cpp).
 WAITED = re.compile(r"has not (arrived at|met rank)|ranks wait for each other|"
                     "though no rank is missing")
 

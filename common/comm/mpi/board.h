@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/diagnose.h"
+#include "common/comm/backend/diagnose.h"
 
 namespace aisc::mpi {
 

@@ -5,8 +5,8 @@
 #include <exception>
 #include <thread>
 
-#include "common/comm/between_gpus.h"
-#include "common/comm/launch_processes.h"
+#include "common/comm/backend/between_gpus.h"
+#include "common/comm/backend/launch_processes.h"
 #include "common/comm/mpi/mpi_communicator.h"
 #include "common/core/error.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/comm/reduce.h"
+#include "common/comm/backend/reduce.h"
 
 namespace aisc::mpi {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "common/comm/backend/processes.h"
 #include "common/comm/mpi/world.h"
-#include "common/comm/processes.h"
 #include "common/core/error.h"
 
 namespace aisc {

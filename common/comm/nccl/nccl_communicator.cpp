@@ -3,7 +3,7 @@
 // enqueued for NCCL. Collectives run on one link of all ranks, in order. Messages must not wait for
 // each other, and NCCL's do where they share a communicator; so each pair of ranks has a link for
 // each direction, made when it is first used.
-#include "common/comm/nccl_communicator.h"
+#include "common/comm/backend/nccl_communicator.h"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/backend/processes.h"
+#include "common/comm/backend/staging.h"
 #include "common/comm/nccl/check.h"
 #include "common/comm/nccl/enqueue.h"
 #include "common/comm/nccl/operation.h"
-#include "common/comm/processes.h"
-#include "common/comm/staging.h"
 #include "common/core/cuda/check.h"
 
 namespace aisc {

@@ -1,7 +1,7 @@
 // What a world of threads tells of its ranks where some wait for too long.
 #include <algorithm>
 
-#include "common/comm/diagnose.h"
+#include "common/comm/backend/diagnose.h"
 #include "common/comm/thread/world.h"
 
 namespace aisc::thread {

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/comm/reduce.h"
+#include "common/comm/backend/reduce.h"
 #include "common/comm/thread/group.h"
 
 namespace aisc::thread {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "common/comm/reduce.h"
+#include "common/comm/backend/reduce.h"
 
 namespace aisc::thread {
 namespace {

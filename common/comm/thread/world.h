@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/comm/backend/wire_queue.h"
 #include "common/comm/call.h"
 #include "common/comm/network.h"
-#include "common/comm/wire_queue.h"
 #include "common/core/clock.h"
 #include "common/core/trace.h"
 

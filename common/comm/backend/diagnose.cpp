@@ -1,4 +1,4 @@
-#include "common/comm/diagnose.h"
+#include "common/comm/backend/diagnose.h"
 
 #include <fmt/format.h>
 

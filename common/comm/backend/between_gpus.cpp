@@ -1,4 +1,4 @@
-#include "common/comm/between_gpus.h"
+#include "common/comm/backend/between_gpus.h"
 
 #include <fmt/format.h>
 
@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/nccl_communicator.h"
+#include "common/comm/backend/nccl_communicator.h"
 
 namespace aisc {
 namespace {
 
 using BetweenGpus = LaunchOptions::BetweenGpus;
 
-// The places of all ranks' GPUs (comm/nccl_communicator.h), by rank.
+// The places of all ranks' GPUs (comm/backend/nccl_communicator.h), by rank.
 std::vector<std::string> places_of_gpus(Communicator& world, Device& device) {
   constexpr std::size_t kLongest = 192;
   using Text = std::array<char, kLongest>;

@@ -1,4 +1,4 @@
-#include "common/comm/staging.h"
+#include "common/comm/backend/staging.h"
 
 #include <deque>
 #include <memory>

@@ -1,7 +1,7 @@
 // Reductions in host memory: one template per shape of the loop, one dispatch per call. The loops
 // are `omp simd`: an output is an input or apart from all of them, so elements do not depend on
 // each other.
-#include "common/comm/reduce.h"
+#include "common/comm/backend/reduce.h"
 
 #include <algorithm>
 #include <type_traits>

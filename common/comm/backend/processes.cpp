@@ -1,4 +1,4 @@
-#include "common/comm/processes.h"
+#include "common/comm/backend/processes.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
