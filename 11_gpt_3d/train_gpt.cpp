@@ -14,9 +14,9 @@
 #include <optional>
 #include <thread>
 
-#include "11_gpt_3d/dataset.h"
-#include "11_gpt_3d/run.h"
-#include "11_gpt_3d/saved_model.h"
+#include "app/dataset.h"
+#include "app/run.h"
+#include "app/saved_model.h"
 #include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"

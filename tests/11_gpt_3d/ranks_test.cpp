@@ -11,8 +11,8 @@
 #include <optional>
 #include <set>
 
-#include "11_gpt_3d/rank_traces.h"
 #include "11_gpt_3d/trainer.h"
+#include "app/rank_traces.h"
 #include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "common/core/system/files.h"

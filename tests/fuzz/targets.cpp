@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "11_gpt_3d/run_checkpoint.h"
-#include "11_gpt_3d/run_log.h"
+#include "app/run_checkpoint.h"
+#include "app/run_log.h"
 #include "common/core/error.h"
 #include "common/data/tokens.h"
 #include "formats/checkpoint.h"

@@ -1,7 +1,7 @@
 // Training on a GPU is training on the CPU, and a checkpoint goes from one to the other.
 #include <gtest/gtest.h>
 
-#include "11_gpt_3d/run_checkpoint.h"
+#include "app/run_checkpoint.h"
 #include "tests/11_gpt_3d/small_run.h"
 #include "tests/support/temporary_folder.h"
 

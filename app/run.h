@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "11_gpt_3d/interrupt.h"
-#include "11_gpt_3d/options.h"
-#include "11_gpt_3d/progress.h"
-#include "11_gpt_3d/report_data.h"
-#include "11_gpt_3d/run_checkpoint.h"
+#include "app/interrupt.h"
+#include "app/options.h"
+#include "app/progress.h"
+#include "app/report_data.h"
+#include "app/run_checkpoint.h"
 
 namespace aisc {
 

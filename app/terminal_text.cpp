@@ -1,4 +1,4 @@
-#include "11_gpt_3d/terminal_text.h"
+#include "app/terminal_text.h"
 
 #include <utility>
 

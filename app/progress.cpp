@@ -1,4 +1,4 @@
-#include "11_gpt_3d/progress.h"
+#include "app/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

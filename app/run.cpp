@@ -1,4 +1,4 @@
-#include "11_gpt_3d/run.h"
+#include "app/run.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <cstdio>
 #include <utility>
 
-#include "11_gpt_3d/generate.h"
-#include "11_gpt_3d/loss_svg.h"
-#include "11_gpt_3d/rank_traces.h"
-#include "11_gpt_3d/report.h"
-#include "11_gpt_3d/run_folder.h"
-#include "11_gpt_3d/saved_model.h"
-#include "11_gpt_3d/terminal_text.h"
+#include "app/generate.h"
+#include "app/loss_svg.h"
+#include "app/rank_traces.h"
+#include "app/report.h"
+#include "app/run_folder.h"
+#include "app/saved_model.h"
+#include "app/terminal_text.h"
 #include "common/comm/backend/processes.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"

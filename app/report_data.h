@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "11_gpt_3d/run_log.h"
+#include "app/run_log.h"
 #include "common/core/trace.h"
 
 namespace aisc {

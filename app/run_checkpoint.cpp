@@ -1,4 +1,4 @@
-#include "11_gpt_3d/run_checkpoint.h"
+#include "app/run_checkpoint.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/run_log.h"
+#include "app/run_log.h"
 
 #include <fmt/format.h>
 #include <sys/file.h>

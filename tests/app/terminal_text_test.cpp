@@ -1,5 +1,5 @@
 // What reaches a terminal: whole characters, and nothing that commands it.
-#include "11_gpt_3d/terminal_text.h"
+#include "app/terminal_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which token is drawn from which logits, by hand; and that generated text is the one that the
 // uncached forward pass would give, also where the context is full.
-#include "11_gpt_3d/generate.h"
+#include "app/generate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/dataset.h"
+#include "app/dataset.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/run_folder.h"
+#include "app/run_folder.h"
 
 #include <fmt/chrono.h>
 

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/interrupt.h"
+#include "app/interrupt.h"
 
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
 // A run that is stopped, saved and taken up again goes on bitwise as if nothing had happened.
-#include "11_gpt_3d/run_checkpoint.h"
+#include "app/run_checkpoint.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "11_gpt_3d/saved_model.h"
+#include "app/saved_model.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_says.h"

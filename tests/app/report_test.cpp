@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "11_gpt_3d/report.h"
+#include "app/report.h"
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 
@@ -61,7 +61,7 @@ std::set<int> steps_of(const Json& data) {
 TEST(Report, HoldsEveryFileOfItsTemplate) {
   const std::string page = report_html(run_of(1, 0).dump());
   for (const char* file : {"page.css", "chart.js", "page.js"}) {
-    const std::string text = read_file(std::string(AISC_SOURCE_DIR) + "/11_gpt_3d/report/" + file);
+    const std::string text = read_file(std::string(AISC_SOURCE_DIR) + "/app/report/" + file);
     ASSERT_GT(text.size(), 1000u) << file;
     EXPECT_EQ(count_of(page, text), 1u) << file;
   }

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/generate.h"
+#include "app/generate.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/loss_svg.h"
+#include "app/loss_svg.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // What a run writes down is there again when it goes on, and what came after its checkpoint is not.
-#include "11_gpt_3d/run_log.h"
+#include "app/run_log.h"
 
 #include <gtest/gtest.h>
 

@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "11_gpt_3d/interrupt.h"
-#include "11_gpt_3d/loss_svg.h"
-#include "11_gpt_3d/options.h"
-#include "11_gpt_3d/progress.h"
-#include "11_gpt_3d/run_folder.h"
+#include "app/interrupt.h"
+#include "app/loss_svg.h"
+#include "app/options.h"
+#include "app/progress.h"
+#include "app/run_folder.h"
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"

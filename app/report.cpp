@@ -1,5 +1,5 @@
 // Thins the data of a run, sums it up and puts it into the page.
-#include "11_gpt_3d/report.h"
+#include "app/report.h"
 
 #include <fmt/format.h>
 

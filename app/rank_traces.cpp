@@ -1,4 +1,4 @@
-#include "11_gpt_3d/rank_traces.h"
+#include "app/rank_traces.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/saved_model.h"
+#include "app/saved_model.h"
 
 #include <filesystem>
 

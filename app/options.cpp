@@ -1,4 +1,4 @@
-#include "11_gpt_3d/options.h"
+#include "app/options.h"
 
 #include <fmt/format.h>
 

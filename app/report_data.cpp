@@ -1,4 +1,4 @@
-#include "11_gpt_3d/report_data.h"
+#include "app/report_data.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
