@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "11_gpt_3d/trainer.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
+#include "common/train/trainer.h"
 
 namespace aisc {
 namespace {

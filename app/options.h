@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "11_gpt_3d/trainer.h"
 #include "app/dataset.h"
 #include "app/generate.h"
+#include "common/train/trainer.h"
 
 namespace aisc {
 

@@ -8,7 +8,6 @@
 
 #include "app/generate.h"
 #include "app/loss_svg.h"
-#include "app/rank_traces.h"
 #include "app/report.h"
 #include "app/run_folder.h"
 #include "app/saved_model.h"
@@ -16,6 +15,7 @@
 #include "common/comm/backend/processes.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
+#include "common/train/rank_traces.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {

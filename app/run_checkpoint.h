@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "11_gpt_3d/trainer.h"
+#include "common/train/trainer.h"
 #include "formats/checkpoint.h"
 #include "formats/tokenizer.h"
 

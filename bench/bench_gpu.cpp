@@ -9,12 +9,12 @@
 #include <optional>
 #include <set>
 
-#include "11_gpt_3d/trainer.h"
 #include "bench/measure_gpu.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/ops/product_rate.h"
+#include "common/train/trainer.h"
 
 namespace aisc {
 namespace {

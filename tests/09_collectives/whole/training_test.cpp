@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "09_collectives/cost.h"
-#include "11_gpt_3d/trainer.h"
 #include "common/comm/launch.h"
+#include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/same_run.h"
 #include "tests/support/tensors.h"

@@ -1,4 +1,4 @@
-#include "11_gpt_3d/trainer.h"
+#include "common/train/trainer.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "app/rank_traces.h"
+#include "common/train/rank_traces.h"
 
 #include <nlohmann/json.hpp>
 

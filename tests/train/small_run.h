@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "11_gpt_3d/trainer.h"
+#include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/same_run.h"
 #include "tests/support/tensors.h"

@@ -1,5 +1,5 @@
 // Whole training runs: what precision, micro-batches and threads may change, and what they may not.
-#include "11_gpt_3d/trainer.h"
+#include "common/train/trainer.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -7,7 +7,6 @@
 #include <cmath>
 #include <string>
 
-#include "tests/11_gpt_3d/small_run.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_says.h"
@@ -15,6 +14,7 @@
 #include "tests/support/same_run.h"
 #include "tests/support/tensors.h"
 #include "tests/support/trace_checks.h"
+#include "tests/train/small_run.h"
 
 namespace aisc {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "app/run_checkpoint.h"
-#include "tests/11_gpt_3d/small_run.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/small_run.h"
 
 namespace aisc {
 namespace {

@@ -11,11 +11,11 @@
 #include <optional>
 #include <set>
 
-#include "11_gpt_3d/trainer.h"
-#include "app/rank_traces.h"
 #include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "common/core/system/files.h"
+#include "common/train/rank_traces.h"
+#include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/conformance.h"
 #include "tests/support/devices.h"
