@@ -1,4 +1,4 @@
-#include "bench/measure_gpu.h"
+#include "11_gpt_3d/measure_gpu.h"
 
 #include <algorithm>
 #include <chrono>

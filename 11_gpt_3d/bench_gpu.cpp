@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "bench/measure_gpu.h"
+#include "11_gpt_3d/measure_gpu.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
