@@ -3,7 +3,7 @@
 include("${CMAKE_CURRENT_LIST_DIR}/aisc.cmake")
 if(NOT TARGET aisc_core)
   if(AISC_CUDA STREQUAL "EMULATED")
-    add_subdirectory("${AISC_ROOT}/emulated_gpu" "${CMAKE_BINARY_DIR}/emulated_gpu")
+    add_subdirectory("${AISC_ROOT}/tests/emulated_gpu" "${CMAKE_BINARY_DIR}/emulated_gpu")
   endif()
   add_subdirectory("${AISC_ROOT}/common" "${CMAKE_BINARY_DIR}/common")
   add_subdirectory("${AISC_ROOT}/formats" "${CMAKE_BINARY_DIR}/formats")

@@ -13,7 +13,7 @@ option(AISC_PROGRAMS "Build the programs and benchmarks, not only libraries and 
 option(AISC_FUZZ "Build the fuzzer (clang; preset asan)" OFF)
 option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" ON)
 set(AISC_CUDA OFF CACHE STRING
-  "Build the CUDA device: OFF, ON, or EMULATED: its code runs on the CPU, for tests (emulated_gpu/)")
+  "Build the CUDA device: OFF, ON, or EMULATED: its code runs on the CPU, for tests (tests/emulated_gpu)")
 set_property(CACHE AISC_CUDA PROPERTY STRINGS OFF ON EMULATED)
 option(AISC_MPI "Build the MPI backend when MPI is found" ON)
 option(AISC_NCCL "Build the NCCL backend when NCCL is found" ON)

@@ -1,4 +1,4 @@
-#include "emulated_gpu/block.h"
+#include "tests/emulated_gpu/block.h"
 
 #include <fmt/format.h>
 

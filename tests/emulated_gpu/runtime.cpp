@@ -1,4 +1,4 @@
-#include "emulated_gpu/runtime.h"
+#include "tests/emulated_gpu/runtime.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
-#include "emulated_gpu/nccl_clique.h"
+#include "tests/emulated_gpu/nccl_clique.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "emulated_gpu/runtime.h"
+#include "tests/emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 

@@ -4,7 +4,7 @@
 
 #include <boost/context/detail/fcontext.hpp>
 
-#include "emulated_gpu/fiber_sanitizers.h"
+#include "tests/emulated_gpu/fiber_sanitizers.h"
 
 namespace aisc::emulated_gpu {
 

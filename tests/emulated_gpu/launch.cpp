@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "emulated_gpu/runtime.h"
+#include "tests/emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "emulated_gpu/runtime.h"
+#include "tests/emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 namespace {
