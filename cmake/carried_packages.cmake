@@ -1,11 +1,11 @@
-# The packages of a machine without them, from the folder AISC_HEADERS that tools/gpu_check --pack
+# The packages of a machine without them, from the folder AISC_HEADERS that tools/authors/gpu_check --pack
 # filled elsewhere: include/ with headers that need no library, lib/libutf8proc.a, and the sources
 # of GoogleTest. The names are those that packages.cmake gives what it finds.
 foreach(file IN ITEMS include/fmt/format.h include/nlohmann/json.hpp include/CLI/CLI.hpp
     include/xxhash.h include/utf8proc.h lib/libutf8proc.a googletest/CMakeLists.txt)
   if(NOT EXISTS "${AISC_HEADERS}/${file}")
     message(FATAL_ERROR "AISC_HEADERS=${AISC_HEADERS}: there is no ${file} in it; "
-      "`tools/gpu_check --pack <folder>` fills such a folder.")
+      "`tools/authors/gpu_check --pack <folder>` fills such a folder.")
   endif()
 endforeach()
 

@@ -18,7 +18,7 @@ set_property(CACHE AISC_CUDA PROPERTY STRINGS OFF ON EMULATED)
 option(AISC_MPI "Build the MPI backend when MPI is found" ON)
 option(AISC_NCCL "Build the NCCL backend when NCCL is found" ON)
 set(AISC_HEADERS "$ENV{AISC_HEADERS}" CACHE PATH
-  "Packages in a folder in place of installed ones: what tools/gpu_check --pack filled")
+  "Packages in a folder in place of installed ones: what tools/authors/gpu_check --pack filled")
 set(AISC_SANITIZE "" CACHE STRING
   "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 

@@ -1,4 +1,5 @@
-// libFuzzer's entry point for every reader; AISC_FUZZ_TARGET names the one to call (tools/fuzz).
+// libFuzzer's entry point for every reader; AISC_FUZZ_TARGET names the one to call
+// (tools/authors/fuzz).
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

@@ -1,6 +1,6 @@
 // The smallest program that shows whether MPI works here: who is where, that messages arrive as
 // they were sent, how fast. Needs nothing of this project: where it fails, nothing else can work.
-//   mpicxx -std=c++17 -O1 -o mpi_hello tools/mpi_hello.cpp
+//   mpicxx -std=c++17 -O1 -o mpi_hello tools/authors/mpi_hello.cpp
 //   mpirun -n 4 ./mpi_hello 16        sends 16 MiB from each rank to the next
 #include <mpi.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times GPT-2 in PyTorch on a GPU, for comparison with `./aisc bench gpu`.
 
-usage: tools/torch_gpt.py [--batch N] [--context N] [--layers N] [--width N] [--heads N]
+usage: tools/authors/torch_gpt.py [--batch N] [--context N] [--layers N] [--width N] [--heads N]
                           [--precision bf16|autocast] [--steps N] [--no-compile]
 
 The same model: fused qkv, tied head with the table padded to 50304 rows, GELU in its tanh form, no
