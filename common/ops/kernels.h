@@ -7,44 +7,35 @@
 namespace aisc::ops {
 
 struct Kernels {
-  void (*matmul)(View out, ConstView a, ConstView b, const MatmulOptions& options);
-  void (*fill)(View out, double value);
-  void (*cast)(View out, ConstView x);
-  void (*add)(View out, ConstView a, ConstView b);
-  void (*scale)(View out, ConstView x, double factor);
-  void (*relu)(View y, ConstView x);
-  void (*relu_backward)(View dx, ConstView dy, ConstView x);
-  void (*gelu)(View y, ConstView x);
-  void (*gelu_backward)(View dx, ConstView dy, ConstView x);
-  void (*dropout)(View y, ConstView x, double rate, const Philox& random,
-                  std::uint64_t first_index);
-  void (*add_bias)(View out, ConstView x, ConstView bias);
-  void (*add_bias_backward)(View dbias, ConstView dy, Into into);
-  void (*layer_norm)(View y, View mean, View rstd, ConstView x, ConstView weight, ConstView bias,
-                     double epsilon);
-  void (*layer_norm_backward)(View dx, View dweight, View dbias, ConstView dy, ConstView x,
-                              ConstView weight, ConstView mean, ConstView rstd, Into weights_into);
-  void (*softmax)(View y, ConstView x);
-  void (*softmax_backward)(View dx, ConstView dy, ConstView y);
-  void (*permute)(View out, ConstView x, std::array<int, 4> order);
-  void (*causal_attention)(View out, View log_sum_exp, ConstView qkv, std::int64_t heads);
-  void (*causal_attention_backward)(View dqkv, ConstView dout, ConstView qkv, ConstView out,
-                                    ConstView log_sum_exp, std::int64_t heads);
-  void (*store_keys_values)(View keys_values, ConstView qkv, std::int64_t heads,
-                            std::int64_t first);
-  void (*cached_attention)(View out, ConstView qkv, ConstView keys_values, std::int64_t heads,
-                           std::int64_t first);
-  void (*embedding)(View out, ConstView table, ConstView ids, Into into);
-  void (*token_positions)(View ids, std::int64_t first);
-  void (*embedding_backward)(View dtable, ConstView dout, ConstView ids, Into into);
-  void (*cross_entropy)(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                        std::int64_t classes);
-  void (*cross_entropy_backward)(View dlogits, ConstView logits, ConstView log_sum_exp,
-                                 ConstView targets, std::int64_t classes, double factor);
-  double (*sum_of_squares)(ConstView x);
-  void (*adamw)(View weight, View master, View m, View v, ConstView gradient,
-                const AdamWStep& step);
-  void (*sgd)(View weight, View master, View velocity, ConstView gradient, const SgdStep& step);
+  decltype(&ops::matmul) matmul;
+  decltype(&ops::fill) fill;
+  decltype(&ops::cast) cast;
+  decltype(&ops::add) add;
+  decltype(&ops::scale) scale;
+  decltype(&ops::relu) relu;
+  decltype(&ops::relu_backward) relu_backward;
+  decltype(&ops::gelu) gelu;
+  decltype(&ops::gelu_backward) gelu_backward;
+  decltype(&ops::dropout) dropout;
+  decltype(&ops::add_bias) add_bias;
+  decltype(&ops::add_bias_backward) add_bias_backward;
+  decltype(&ops::layer_norm) layer_norm;
+  decltype(&ops::layer_norm_backward) layer_norm_backward;
+  decltype(&ops::softmax) softmax;
+  decltype(&ops::softmax_backward) softmax_backward;
+  decltype(&ops::permute) permute;
+  decltype(&ops::causal_attention) causal_attention;
+  decltype(&ops::causal_attention_backward) causal_attention_backward;
+  decltype(&ops::store_keys_values) store_keys_values;
+  decltype(&ops::cached_attention) cached_attention;
+  decltype(&ops::embedding) embedding;
+  decltype(&ops::token_positions) token_positions;
+  decltype(&ops::embedding_backward) embedding_backward;
+  decltype(&ops::cross_entropy) cross_entropy;
+  decltype(&ops::cross_entropy_backward) cross_entropy_backward;
+  decltype(&ops::sum_of_squares) sum_of_squares;
+  decltype(&ops::adamw) adamw;
+  decltype(&ops::sgd) sgd;
 };
 
 // Of a device. Throws Error where this program was built without them.
