@@ -14,16 +14,10 @@
 #include <vector>
 
 #include "01_mutex_mae/team.h"
+#include "common/core/median.h"
 #include "common/core/system/machine.h"
 
 namespace aisc {
-
-inline double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 struct Turn {
   std::function<void()> prepare;  // not timed; may be empty

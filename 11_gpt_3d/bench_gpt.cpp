@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "common/core/median.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/train/trainer.h"
@@ -28,11 +29,6 @@ TrainConfig config_named(const std::string& name) {
     c.batch = 8;
   }
   return c;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 struct Measurement {

@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "11_gpt_3d/measure_gpu.h"
 #include "common/core/error.h"
+#include "common/core/median.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/ops/product_rate.h"
@@ -90,21 +92,20 @@ Json measure_steps(Device& device, const TrainConfig& config, int steps) {
     device.synchronize();
     seconds.push_back(clock.now() - begin);
   }
-  std::sort(seconds.begin(), seconds.end());
   trace.reset();
   trace.record(true);
   trainer.step(data);
   trace.record(false);
   const Ledger ledger = device.ledger();
-  const double median = seconds[seconds.size() / 2];
+  const double seconds_per_step = median(std::move(seconds));
   const auto tokens = static_cast<double>(config.batch * config.model.context);
   Json row{{"batch", config.batch},
            {"context", config.model.context},
            {"layers", config.model.layers},
            {"width", config.model.width},
            {"precision", name_of(config.model.dtype)},
-           {"seconds", median},
-           {"tokens_per_second", tokens / median},
+           {"seconds", seconds_per_step},
+           {"tokens_per_second", tokens / seconds_per_step},
            {"flops", trainer.flops_per_step()},
            {"loss", report.loss},
            {"peak_bytes", ledger.total.peak_bytes},

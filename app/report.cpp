@@ -10,9 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/core/error.h"
+#include "common/core/median.h"
 
 namespace aisc {
 
@@ -150,21 +152,19 @@ void smooth(Json& rows) {
   }
 }
 
-std::optional<double> median(const Json& rows, const char* key) {
+std::optional<double> median_of(const Json& rows, const char* key) {
   std::vector<double> values;
   for (const Json& row : rows)
     if (const double v = number(row, key); std::isfinite(v)) values.push_back(v);
   if (values.empty()) return std::nullopt;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(std::move(values));
 }
 
 // What the page says about the run as a whole, from all rows. Their peaks are taken out of them.
 Json summary(Json& rows) {
   Json out{{"row_count", rows.size()}};
   for (const char* key : {"tokens_per_second", "utilisation", "seconds"})
-    if (const auto m = median(rows, key)) out["median"][key] = *m;
+    if (const auto m = median_of(rows, key)) out["median"][key] = *m;
   for (Json& row : rows) {
     const double seconds = number(row, "seconds");
     if (std::isfinite(seconds)) out["seconds"] = out.value("seconds", 0.0) + seconds;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/core/median.h"
 
 namespace aisc {
 namespace {

@@ -14,6 +14,7 @@
 #include "bench/rank_command.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
+#include "common/core/median.h"
 #include "common/core/system/machine.h"
 
 namespace aisc {
@@ -156,11 +157,6 @@ std::vector<Turn> turns(const MeasureOptions& options, const CommCase& c, Member
 
 std::string Contender::name() const {
   return algorithm.empty() ? backend : backend + ":" + algorithm;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 double measure_round_trip() {

@@ -33,8 +33,6 @@ struct CommRow {
 // here. Best of several; needs two cores.
 double measure_round_trip();
 
-double median(std::vector<double> values);
-
 struct MeasureOptions {
   std::vector<CommCase> cases;  // grouped by ranks
   double seconds = 60;          // for all of them; no case has fewer than 5 rounds

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/comm_case.h"
 #include "common/core/error.h"
+#include "common/core/median.h"
 #include "common/core/system/files.h"
 
 namespace aisc {
@@ -41,8 +43,7 @@ double timed(const Rank& rank, Body body) {
 double median_of(const std::vector<Overlap>& rounds, double Overlap::*field) {
   std::vector<double> values;
   for (const Overlap& round : rounds) values.push_back(round.*field);
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return median(std::move(values));
 }
 
 // All ranks' traces as one picture, on rank 0. Each clock counts from its own start; what they

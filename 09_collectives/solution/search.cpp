@@ -21,7 +21,7 @@ decltype(auto) at(T& values, int i) {
   return values[static_cast<std::size_t>(i)];
 }
 
-enum class Shape { Ring, Chain };
+enum class ChannelKind { Ring, Chain };
 // What a way between two GPUs of a node may pass at the most.
 enum class Reach { NvLink, PcieSwitch, Cpu, TwoCpus };
 
@@ -127,9 +127,10 @@ using Path = std::vector<int>;
 // node 0, what it takes between nodes everywhere.
 class Packing {
  public:
-  Packing(const Machine& machine, Shape shape, Reach reach, double rate, const SearchLimits& limits)
+  Packing(const Machine& machine, ChannelKind kind, Reach reach, double rate,
+          const SearchLimits& limits)
       : machine_(machine),
-        shape_(shape),
+        kind_(kind),
         wires_(machine.wires_in(reach)),
         steps_(limits.steps),
         room_(static_cast<std::size_t>(machine.wires())) {
@@ -192,11 +193,11 @@ class Packing {
   template <class Then>
   void with_hop(int from, int to, Then&& then) {
     const Network::Route* there_and_back[] = {&machine_.way(from, to), &machine_.way(to, from)};
-    with(std::span(there_and_back).first(shape_ == Shape::Chain ? 2 : 1), then);
+    with(std::span(there_and_back).first(kind_ == ChannelKind::Chain ? 2 : 1), then);
   }
 
   // A path that ends where it began; in a cluster it goes on to the next node.
-  bool is_closed() const { return shape_ == Shape::Ring && machine_.nodes() == 1; }
+  bool is_closed() const { return kind_ == ChannelKind::Ring && machine_.nodes() == 1; }
   bool is_over() const { return steps_ <= 0 || static_cast<int>(best_.size()) >= most_; }
 
   void add_channel() {
@@ -210,7 +211,7 @@ class Packing {
       start({.path = {back.front()}, .last = back.back(), .along = &back});
       start({.path = {same.front()}, .last = same.back(), .along = &same});
     }
-    if (machine_.nodes() > 1 && shape_ == Shape::Ring) {
+    if (machine_.nodes() > 1 && kind_ == ChannelKind::Ring) {
       for (const auto& [first, last] : ends_) start({.path = {first}, .last = last});
     } else if (is_closed()) {
       start({.path = {0}});  // every ring comes through GPU 0
@@ -227,7 +228,7 @@ class Packing {
     if (nodes == 1) return go_on(walk);
     // From each node to the next: from the end of a ring's path, and once; from the head of a
     // chain, and twice, which is what the two trees over the nodes send and receive at each.
-    const bool is_ring = shape_ == Shape::Ring;
+    const bool is_ring = kind_ == ChannelKind::Ring;
     const int from = is_ring ? walk.last : walk.path.front();
     std::vector<const Network::Route*> ways;
     for (int node = 0; node < nodes; ++node)
@@ -288,15 +289,15 @@ class Packing {
       least = std::min(least, room);
       sum += room;
     }
-    const int hops = shape_ == Shape::Ring ? machine_.gpus() : 2 * (machine_.gpus() - 1);
+    const int hops = kind_ == ChannelKind::Ring ? machine_.gpus() : 2 * (machine_.gpus() - 1);
     least = std::min(least, sum / hops);
     if (machine_.nodes() == 1) return least;
     const int room = std::min(into_node, out_of_node);
-    return std::min(least, shape_ == Shape::Ring ? room : room / kTreeMessages);
+    return std::min(least, kind_ == ChannelKind::Ring ? room : room / kTreeMessages);
   }
 
   const Machine& machine_;
-  const Shape shape_;
+  const ChannelKind kind_;
   const std::set<int> wires_;
   std::int64_t steps_;
   std::vector<int> room_;               // of each wire, in channels
@@ -316,7 +317,7 @@ std::set<double, std::greater<>> rates_of(const Machine& machine, Reach reach) {
   return rates;
 }
 
-Channels search(const Topology& topology, Shape shape, const SearchLimits& limits) {
+Channels search(const Topology& topology, ChannelKind kind, const SearchLimits& limits) {
   if (topology.ranks() < 2)
     fail(fmt::format("search: {} ranks, at least 2 expected", topology.ranks()));
   const Machine machine(topology);
@@ -324,7 +325,7 @@ Channels search(const Topology& topology, Shape shape, const SearchLimits& limit
     Channels best;
     for (const double rate : rates_of(machine, reach)) {
       const double enough = best.total_bytes_per_second() * (1 + kRounding);
-      Packing packing(machine, shape, reach, rate, limits);
+      Packing packing(machine, kind, reach, rate, limits);
       if (packing.most() * rate <= enough) continue;
       const std::vector<Path>& paths = packing.run();
       if (static_cast<double>(paths.size()) * rate <= enough) continue;
@@ -340,11 +341,11 @@ Channels search(const Topology& topology, Shape shape, const SearchLimits& limit
 }  // namespace
 
 Channels find_rings(const Topology& topology, const SearchLimits& limits) {
-  return search(topology, Shape::Ring, limits);
+  return search(topology, ChannelKind::Ring, limits);
 }
 
 Channels find_chains(const Topology& topology, const SearchLimits& limits) {
-  return search(topology, Shape::Chain, limits);
+  return search(topology, ChannelKind::Chain, limits);
 }
 
 std::vector<int> crossings(const Topology& topology, std::span<const Order> rings) {

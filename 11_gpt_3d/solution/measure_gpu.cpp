@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "common/core/median.h"
 #include "common/core/rng.h"
 #include "common/ops/ops.h"
 
@@ -132,7 +133,7 @@ class Kernels {
   }
 
  private:
-  DType statistics() const { return dtype_ == DType::F64 ? DType::F64 : DType::F32; }
+  DType statistics() const { return statistics_of(dtype_); }
   Tensor values() const { return some_values({sizes_.rows, sizes_.width}, dtype_, device_); }
   double bytes() const {  // of one tensor (N, C)
     return static_cast<double>(sizes_.rows * sizes_.width) * static_cast<double>(size_of(dtype_));
@@ -164,8 +165,7 @@ double median_seconds(Device& device, double least_seconds, const std::function<
   std::vector<double> seconds;
   for (int i = 0; i < kRepetitions; ++i)
     seconds.push_back(seconds_of(std::max<std::int64_t>(1, runs)));
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[kRepetitions / 2];
+  return median(std::move(seconds));
 }
 
 double measure_copy_bandwidth(Device& device, std::int64_t bytes, double least_seconds) {
@@ -191,8 +191,7 @@ AttentionRate measure_attention(Device& device, DType dtype, const GpuBenchSizes
   const Tensor out({B, T, C}, dtype, device, kPurpose),
       dout = some_values({B, T, C}, dtype, device);
   const Tensor dqkv({B, T, 3 * C}, dtype, device, kPurpose);
-  const Tensor log_sum_exp({B, H, T}, dtype == DType::F64 ? DType::F64 : DType::F32, device,
-                           kPurpose);
+  const Tensor log_sum_exp({B, H, T}, statistics_of(dtype), device, kPurpose);
   AttentionRate rate{};
   rate.forward_seconds = median_seconds(device, sizes.seconds,
                                         [&] { ops::causal_attention(out, log_sum_exp, qkv, H); });

@@ -96,6 +96,9 @@ struct AccumulateIn<double> {
 template <class T>
 using Accumulator = typename AccumulateIn<T>::type;
 
+// The same of a DType: in it statistics of x are kept (means, log-sum-exps, moments).
+inline DType statistics_of(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
+
 // Calls f(T{}) with the C++ type of a floating dtype; throws Error for integers.
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {

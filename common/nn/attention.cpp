@@ -30,7 +30,7 @@ Tensor CausalSelfAttention::forward(Tensor x, Saved& saved, const Pass& pass) co
 Tensor CausalSelfAttention::attend(const Tensor& qkv, Saved& saved) const {
   const auto span = rank_.trace.span("attention", name_);
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
-  const DType statistics = qkv.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  const DType statistics = statistics_of(qkv.dtype());
   Tensor out({B, T, C}, qkv.dtype(), qkv.device());              // (B, T, H*D)
   Tensor log_sum_exp({B, heads_, T}, statistics, qkv.device());  // (B, H, T)
   ops::causal_attention(out, log_sum_exp, qkv, heads_);

@@ -6,7 +6,7 @@ namespace aisc {
 
 double CrossEntropy::forward(Tensor logits, const Tensor& targets, Saved& saved) const {
   const auto span = rank_.trace.span("loss");
-  const DType statistics = logits.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  const DType statistics = statistics_of(logits.dtype());
   const std::int64_t N = logits.shape().rows();
   Tensor losses({N}, statistics, logits.device());       // (N)
   Tensor log_sum_exp({N}, statistics, logits.device());  // (N)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "common/core/error.h"
 #include "common/nn/block.h"
@@ -45,32 +46,33 @@ Gpt::Gpt(const Rank& rank, const GptConfig& config)
   auto embedding = std::make_unique<Embedding>(rank, "", config.vocabulary, config.table_rows(),
                                                config.context, config.width, config.dtype);
   embedding_ = embedding.get();
-  layers_.push_back(std::move(embedding));
-  layers_.push_back(std::make_unique<Dropout>(rank, "dropout", config.dropout, config.seed));
+  add("", std::move(embedding));  // the table and the positions are units each
+  add("", std::make_unique<Dropout>(rank, "dropout", config.dropout, config.seed));
   // Projections that end in the residual stream start smaller, so that its variance does not grow
   // with the number of layers: 2 L of them add up.
   const double residual_stddev = 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
-  for (std::int64_t i = 0; i < config.layers; ++i)
-    layers_.push_back(std::make_unique<Block>(rank, fmt::format("blocks.{}", i),
-                                              Block::Options{.width = config.width,
-                                                             .heads = config.heads,
-                                                             .residual_stddev = residual_stddev,
-                                                             .dropout = config.dropout,
-                                                             .seed = config.seed}));
-  layers_.push_back(std::make_unique<LayerNorm>(rank, "norm", config.width));
-  layers_.push_back(std::make_unique<TiedHead>(rank, embedding_->table()));
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const std::string name = fmt::format("blocks.{}", i);
+    add(name, std::make_unique<Block>(rank, name,
+                                      Block::Options{.width = config.width,
+                                                     .heads = config.heads,
+                                                     .residual_stddev = residual_stddev,
+                                                     .dropout = config.dropout,
+                                                     .seed = config.seed}));
+  }
+  add("norm", std::make_unique<LayerNorm>(rank, "norm", config.width));
+  add("", std::make_unique<TiedHead>(rank, embedding_->table()));
+}
+
+void Gpt::add(std::string unit, std::unique_ptr<Layer> layer) {
+  unit_names_.push_back(std::move(unit));
+  layers_.push_back(std::move(layer));
 }
 
 std::vector<Unit> Gpt::units() const {
   std::vector<Unit> units{{"wte", {&embedding_->table()}}, {"wpe", {&embedding_->positions()}}};
-  for (std::size_t i = 1; i < layers_.size(); ++i) {
-    std::vector<Parameter*> parameters = layers_[i]->parameters();
-    if (!parameters.empty()) {
-      const std::string& first = parameters.front()->name;  // "blocks.3.norm1.weight"
-      const std::size_t dot = first.find('.', first.rfind("blocks.", 0) == 0 ? 7 : 0);
-      units.push_back({first.substr(0, dot), std::move(parameters)});
-    }
-  }
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    if (!unit_names_[i].empty()) units.push_back({unit_names_[i], layers_[i]->parameters()});
   return units;
 }
 

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/nn/cross_entropy.h"
 #include "common/nn/embedding.h"
@@ -38,9 +40,13 @@ class Gpt {
   std::vector<Unit> units() const;
 
  private:
+  // `unit` is the name of the unit that the layer's parameters make; empty: it has none of its own.
+  void add(std::string unit, std::unique_ptr<Layer> layer);
+
   GptConfig config_;
   std::vector<std::unique_ptr<Layer>> layers_;
-  Embedding* embedding_;  // layers_[0]
+  std::vector<std::string> unit_names_;  // by layer
+  Embedding* embedding_;                 // layers_[0]
   CrossEntropy loss_;
 };
 

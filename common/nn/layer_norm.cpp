@@ -11,7 +11,7 @@ LayerNorm::LayerNorm(const Rank& rank, const std::string& name, std::int64_t wid
 
 Tensor LayerNorm::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
   const auto span = rank_.trace.span("layer norm", weight_.name);
-  const DType statistics = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  const DType statistics = statistics_of(x.dtype());
   Tensor y(x.shape(), x.dtype(), x.device());               // (..., C)
   Tensor mean({x.shape().rows()}, statistics, x.device());  // (N)
   Tensor rstd({x.shape().rows()}, statistics, x.device());  // (N)

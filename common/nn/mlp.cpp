@@ -4,22 +4,6 @@
 
 namespace aisc {
 
-Tensor Gelu::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
-  const auto span = rank_.trace.span("gelu", name_);
-  Tensor y(x.shape(), x.dtype(), x.device());
-  ops::gelu(y, x);
-  saved.push(std::move(x));
-  return y;
-}
-
-Tensor Gelu::backward(Tensor dy, Saved& saved, const Pass& /*pass*/) {
-  const auto span = rank_.trace.span("gelu", name_);
-  const Tensor x = saved.pop();
-  Tensor dx = output_like(dy);
-  ops::gelu_backward(dx, dy, x);
-  return dx;
-}
-
 Mlp::Mlp(const Rank& rank, const std::string& name, const Options& options)
     : fc_(rank, name + ".fc", options.width, options.hidden),
       project_(rank, name + ".project", options.hidden, options.width, options.residual_stddev),

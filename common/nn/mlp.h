@@ -6,17 +6,6 @@
 
 namespace aisc {
 
-class Gelu final : public Layer {
- public:
-  Gelu(const Rank& rank, std::string name) : rank_(rank), name_(std::move(name)) {}
-  Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;
-  Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
-
- private:
-  Rank rank_;
-  std::string name_;
-};
-
 // project(gelu(fc(x))): (..., C) -> (..., hidden) -> (..., C). The gelu is part of the products on
 // both sides, forward of the first and backward of the second.
 class Mlp final : public Layer {

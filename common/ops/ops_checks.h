@@ -8,9 +8,6 @@
 
 namespace aisc::ops {
 
-// The type in which statistics of x are kept (means, log-sum-exps, moments).
-inline DType statistics_of(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
-
 // The checks of one call. Every tensor has to live where the first one does; every failure throws
 // Error: "layer_norm: weight is (7) F32, expected (8) F32".
 class Checks {

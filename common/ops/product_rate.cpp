@@ -1,9 +1,10 @@
 #include "common/ops/product_rate.h"
 
-#include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
+#include "common/core/median.h"
 #include "common/core/rng.h"
 #include "common/ops/ops.h"
 
@@ -44,8 +45,7 @@ double median_seconds(Device& device, std::int64_t n, DType dtype) {
     seconds.push_back(std::chrono::duration<double>(Time::now() - begin).count());
     if (i == 0) seconds.clear();  // the first prepares what the others use
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kRepetitions / 2, seconds.end());
-  return seconds[kRepetitions / 2];
+  return median(std::move(seconds));
 }
 
 }  // namespace

@@ -7,9 +7,7 @@
 namespace aisc {
 namespace {
 
-DType state_dtype(const OptimizerSlice& slice) {
-  return slice.weight.dtype() == DType::F64 ? DType::F64 : DType::F32;
-}
+DType state_dtype(const OptimizerSlice& slice) { return statistics_of(slice.weight.dtype()); }
 
 View flattened(const View& x) { return x.reshaped({x.count()}); }
 

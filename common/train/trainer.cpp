@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "common/core/error.h"
 #include "common/optim/clip.h"
@@ -14,6 +15,12 @@ namespace {
 const TrainConfig& validated(const TrainConfig& config, int ranks) {
   config.validate(ranks);
   return config;
+}
+
+// Draws the parameters, of which the optimizer then takes its master copies.
+std::vector<OptimizerSlice> drawn(ParameterStore& store, std::uint64_t seed) {
+  store.initialize(seed);
+  return slices_of(store.parameters());
 }
 
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
@@ -70,7 +77,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config)
       store_(rank.device, model_.units(),
              {.value_dtype = config.model.dtype, .grad_dtype = config.gradient_dtype}),
       optimizer_(
-          (store_.initialize(config.seed), slices_of(store_.parameters())),
+          drawn(store_, config.seed),
           {.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay}),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,

@@ -174,7 +174,7 @@ TEST(TwoLevelAllReduce, SendsOneGthOfTheBufferBetweenNodes) {
 }
 
 // m full nodes of g; n bytes. In the node: twice g - 1 chunks behind each other, one latency each.
-struct Shape {
+struct Nodes {
   int m, g;
   double n;
   double chunk() const { return n / g; }
@@ -185,21 +185,21 @@ struct Shape {
     return simulate(maker, call, m * g, nodes_of(g, cards)).seconds;
   }
 };
-std::vector<Shape> shapes() {
-  std::vector<Shape> shapes;
+std::vector<Nodes> sizes_of_nodes() {
+  std::vector<Nodes> all;
   for (const int m : {2, 3, 4, 8})
     for (const int g : {2, 3, 4, 8})
-      for (const double parts : {4, 64, 4096}) shapes.push_back({m, g, parts * m * g});
-  return shapes;
+      for (const double parts : {4, 64, 4096}) all.push_back({m, g, parts * m * g});
+  return all;
 }
-std::string text(const Shape& s) {
+std::string text(const Nodes& s) {
   return std::to_string(s.m) + " nodes of " + std::to_string(s.g) + ", " + std::to_string(s.n) +
          " bytes";
 }
 
 // A card for each rank: each ring has links of its own.
 TEST(TwoLevelAllReduce, TakesTheTimeOfARingBetweenNodesWhereEachRankHasACard) {
-  for (const Shape& s : shapes()) {
+  for (const Nodes& s : sizes_of_nodes()) {
     const double step = kCardAlpha + s.part() * kCardBeta;
     const double rings = (s.m - 1) * (2 * step + s.part() * kGamma);
     EXPECT_EQ(s.simulated(two_level(s.g), s.g), s.in_node() + rings) << text(s);
@@ -211,7 +211,7 @@ TEST(TwoLevelAllReduce, TakesTheTimeOfARingBetweenNodesWhereEachRankHasACard) {
 // messages of the other ranks. Followed is the last rank of a node: its first message, one period
 // for each later one; those after a sum have it in their period.
 TEST(TwoLevelAllReduce, TakesTurnsOnTheOneCardOfANode) {
-  for (const Shape& s : shapes()) {
+  for (const Nodes& s : sizes_of_nodes()) {
     const double alone = kCardAlpha + s.part() * kCardBeta, all = s.g * s.part() * kCardBeta;
     const double rings = kCardAlpha + all + (s.m - 1) * std::max(alone + s.part() * kGamma, all) +
                          (s.m - 2) * std::max(alone, all);
@@ -222,7 +222,7 @@ TEST(TwoLevelAllReduce, TakesTurnsOnTheOneCardOfANode) {
 // A ring over all ranks is as slow as its slowest edge, from node to node, in each of its 2 (p - 1)
 // steps; and of g cards it uses one.
 TEST(TwoLevelAllReduce, BeatsAFlatRingOverTheSameNetwork) {
-  for (const Shape& s : shapes()) {
+  for (const Nodes& s : sizes_of_nodes()) {
     const int p = s.m * s.g;
     const double ring = (p - 1) * (2 * (kCardAlpha + s.part() * kCardBeta) + s.part() * kGamma);
     for (const int cards : {1, s.g})
@@ -235,7 +235,7 @@ TEST(TwoLevelAllReduce, BeatsAFlatRingOverTheSameNetwork) {
 }
 
 TEST(TwoLevelAllReduce, TakesTheSameTimeOnACommunicator) {
-  for (const Shape& s : {Shape{2, 2, 4096}, Shape{3, 4, 4 * 12 * 64}, Shape{4, 2, 4 * 8}})
+  for (const Nodes& s : {Nodes{2, 2, 4096}, Nodes{3, 4, 4 * 12 * 64}, Nodes{4, 2, 4 * 8}})
     for (const int cards : {1, s.g})
       plan_costs::expect_measured(two_level(s.g), CommOp::AllReduce, s.m * s.g,
                                   static_cast<std::int64_t>(s.n), nodes_of(s.g, cards));

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "common/core/clock.h"
-#include "common/core/emulated_compute.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/core/tensor.h"
@@ -70,21 +69,6 @@ TEST(Clock, OfTheWallTellsTheSecondsOfAnyMoment) {
   const double seconds = clock.seconds_at(moment);
   EXPECT_DOUBLE_EQ(clock.seconds_at(moment + std::chrono::seconds(2)), seconds + 2);
   EXPECT_GE(clock.now(), seconds);
-}
-
-TEST(EmulatedCompute, TakesFlopsOverRate) {
-  Clock clock = Clock::virtual_time();
-  Trace trace(clock);
-  trace.record(true);
-  EmulatedCompute device(clock, trace, 1024);
-  device.run("forward", 512);
-  device.run("backward", 1024, "block 1");
-  EXPECT_EQ(clock.now(), 1.5);
-  const std::vector<TraceEvent> events = trace.events();
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[1].name, "block 1");
-  EXPECT_EQ(events[1].begin_seconds, 0.5);
-  EXPECT_EQ(events[1].end_seconds, 1.5);
 }
 
 // ---- trace --------------------------------------------------------------------------------------

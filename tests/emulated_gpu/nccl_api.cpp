@@ -25,13 +25,13 @@ struct Queued {
 };
 
 // What a thread has begun between ncclGroupStart and ncclGroupEnd.
-struct Group {
+struct GroupCall {
   int depth = 0;
   std::vector<Queued> parts;
   std::vector<std::shared_ptr<NcclRank>> joining;
   std::vector<int> freeing;  // GPUs whose memory is given back
 };
-thread_local Group group;
+thread_local GroupCall group;
 thread_local std::string last_error;
 
 ncclResult_t refuse(ncclResult_t result, const std::string& why) {

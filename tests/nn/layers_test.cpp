@@ -91,7 +91,6 @@ const LayerCase kLayers[] = {
     {"LayerNorm",
      {2, 3, 7},
      [](const Rank& rank) { return std::make_unique<LayerNorm>(rank, "norm", 7); }},
-    {"Gelu", {2, 3, 5}, [](const Rank& rank) { return std::make_unique<Gelu>(rank, "gelu"); }},
     {"Dropout",
      {2, 3, 5},
      [](const Rank& rank) { return std::make_unique<Dropout>(rank, "dropout", 0.4, 1); }},

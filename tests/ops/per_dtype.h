@@ -46,7 +46,7 @@ class PerDType : public ::testing::TestWithParam<TypeOnDevice> {
   bool on_gpu() const { return device_.kind() == DeviceKind::Cuda; }
 
   const DType dtype_ = GetParam().dtype;
-  const DType sums_ = dtype_ == DType::F64 ? DType::F64 : DType::F32;  // what sums are kept in
+  const DType sums_ = statistics_of(dtype_);        // what sums are kept in
   const Tolerance rounded_ = tolerance_of(dtype_);  // of results stored in dtype_
   const std::unique_ptr<Device> owned_device_ = make_test_device(GetParam().kind);
   Device& device_ = *owned_device_;
