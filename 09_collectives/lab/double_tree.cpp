@@ -1,4 +1,4 @@
-// Yours to write; from 09_collectives/solution/double_tree.cpp (stub 0b2579f37410).
+// Yours to write; from 09_collectives/solution/double_tree.cpp (stub 7ddae0d6d96f).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Who is whose parent in the two trees, in which order messages pass their edges, and the sum that
 // goes up in pieces and comes down again.
@@ -50,12 +50,12 @@ int levels_below(int place, int size) {
   return place == 0 ? depth_of_trees(size) : std::countr_zero(static_cast<unsigned>(place));
 }
 
-// The turn of the edge up from an inner node. Two children must differ: on the way down from the
-// node under the root, steps to one side change the turn, steps to the other do not. To which side?
-// Two leaves with the same parent must differ, too; their turns are those that the other tree
-// leaves them, where they are inner nodes on places 4 i and 4 i + 2, whose numbers of steps to the
-// right (set bits) differ by one, or 4 i + 2 and 4 i + 4, where the steps to the left do so, but
-// for an even number.
+// The turn of the edge up from an inner node: that of the node under the root, changed once for
+// each step to one side on the way down from there. Steps to the other side leave it as it is, so
+// that two children, one on each side, differ. To which side? Two leaves with the same parent must
+// differ, too; their turns are those that the other tree leaves them. There they are inner nodes on
+// places 4 i and 4 i + 2, whose numbers of steps to the right (set bits) differ by one, or on
+// 4 i + 2 and 4 i + 4, where the steps to the left do so, but for an even number.
 //
 // The turn to begin with is one in which the deeper child of the node under the root, or of rank 0
 // where that is an inner node of both trees, has turn 0, so that its sibling's message comes behind
@@ -87,6 +87,13 @@ int turn_of(int tree, int rank, int size) {
 
 }  // namespace
 
+// Four ranks, L = 2. Edges from child to parent, each with its round and its turn:
+//   first tree     3 -> 2: 0, 0    1 -> 2: 0, 1    2 -> 0: 1, 0
+//   second tree    0 -> 1: 0, 0    2 -> 1: 0, 1    1 -> 3: 1, 0
+// Rounds: in the first tree there is one level below place 2 and there are two below place 0.
+// Turns: inner nodes under their roots, 2 and 1, begin with 0. As leaves, each in the other tree,
+// they take the turn that is left, 1. Ranks 3 and 0 are leaves of one tree and roots of the other,
+// so that their siblings leave them 0. Rank 2 has up = {to 0, to 1} and down = {3, 1}.
 TreeEdges tree_edges(int rank, int size) {
   TreeEdges edges;
   const auto edge = [&](int tree, int peer, int parent) {

@@ -21,9 +21,18 @@ struct LongestWay {
   double added = 0;     // segments
 };
 
-// One round takes one latency, two segments through each link and two additions. Less: the first
-// message from a root, the last to one, are alone in their rounds. With 2^i + 1 ranks so is the
-// message below it, unless there are other segments beside which it passes.
+// Rounds follow one another: what a rank sends in one it has heard in the one before. A round takes
+// one latency, two segments through each link (to two parents, from two children) and, on the way
+// up, two additions. Less: the last message to a root and the first from one are alone in their
+// rounds. With 2^i + 1 ranks so is the message below it, unless there are other segments beside
+// which it passes.
+//
+// Four ranks, k = 2, the six rounds that double_tree.cpp shows:
+//   messages   1 + 1 + 1 up,                       1 + 1 + 1 down: 6
+//   passed     2 + 2 + 1 up (to 2, to 2, to 0),    1 + 2 + 2 down: 10
+//   added      2 + 2 + 1 up (by 2, by 2, by 0),        none down:  5
+// For 128 bytes in segments of 32, a = 1 s, b = 1/4 s and g = 1/16 s a byte these are
+// 6 * 1 + 10 * 8 + 5 * 2 = 96 s.
 LongestWay longest_way(int ranks, int k, const Network& network) {
   if (ranks == 2) return {.messages = 2.0 * k, .passed = 2.0 * k, .added = 1.0 * k};
   const double rounds = log2_up(ranks) + k - 1;
@@ -62,9 +71,13 @@ int count_rounds(int k, std::initializer_list<int> starts) {
 // Rounds of the way up in which the busiest rank has something to do: as a leaf of one tree it
 // sends from round 0 on; above h levels of the other tree it hears from round h - 1 on, and sends
 // from round h' - 1 on, when its sibling, with which it has the same parent above h' levels, does.
-// The less h and h' have in common the more rounds these are, so the busiest stands on the right
-// edge of its tree, on a place that is made of the first bits of p - 1. Rank 0 of an odd number of
-// ranks is the root of one tree and the last place of the other.
+// Here h is `levels` and h' is `above`. The less h and h' have in common the more rounds these are,
+// so the busiest stands on the right edge of its tree, on a place that is made of the first bits of
+// p - 1. Rank 0 of an odd number of ranks is the root of one tree and the last place of the other.
+//
+// Four ranks, k = 2: rank 2 sends as a leaf in the rounds 0 and 1, hears from its children, h = 1,
+// in the same two, and sends to the root, h' = 2, in the rounds 1 and 2: 3 rounds, or 6 steps with
+// the way down.
 int busiest_rounds(int ranks, int k) {
   const int last = ranks - 1, depth = log2_up(ranks);
   int most = count_rounds(k, {0, depth - 1});
@@ -94,6 +107,13 @@ Cost double_tree_cost(int ranks, double bytes, const Network& network, const Tun
           .seconds = seconds_of(ranks, bytes, network, k)};
 }
 
+// In double_tree.h's formula R = L + k - 1 and m = n / 2 k, so that seconds fall into what does not
+// depend on k, 2 (L - 1) a + 2 n b + n g, what each segment adds, 2 k a, and what more segments
+// share, c / k. The sum of the latter two is least where they are equal, as a rule between two
+// whole numbers. One segment, of which some terms are less, is looked at by itself.
+//
+// Four ranks, 128 bytes, a = 1 s, b = 1/4 s, g = 1/16 s: c = 1 * 128 (1/4 + 1/32) = 36 s, least
+// between 4 and 5; 2 * 4 + 36 / 4 = 17 s, 2 * 5 + 36 / 5 = 17.2 s: 4 segments, 74 + 17 s in all.
 int best_double_tree_segments(int ranks, double bytes, const Network& network, int most) {
   if (most < 1)
     fail(fmt::format("best_double_tree_segments: at most {} segments, at least 1 expected", most));

@@ -70,12 +70,12 @@ int levels_below(int place, int size) {
   return place == 0 ? depth_of_trees(size) : std::countr_zero(static_cast<unsigned>(place));
 }
 
-// The turn of the edge up from an inner node. Two children must differ: on the way down from the
-// node under the root, steps to one side change the turn, steps to the other do not. To which side?
-// Two leaves with the same parent must differ, too; their turns are those that the other tree
-// leaves them, where they are inner nodes on places 4 i and 4 i + 2, whose numbers of steps to the
-// right (set bits) differ by one, or 4 i + 2 and 4 i + 4, where the steps to the left do so, but
-// for an even number.
+// The turn of the edge up from an inner node: that of the node under the root, changed once for
+// each step to one side on the way down from there. Steps to the other side leave it as it is, so
+// that two children, one on each side, differ. To which side? Two leaves with the same parent must
+// differ, too; their turns are those that the other tree leaves them. There they are inner nodes on
+// places 4 i and 4 i + 2, whose numbers of steps to the right (set bits) differ by one, or on
+// 4 i + 2 and 4 i + 4, where the steps to the left do so, but for an even number.
 //
 // The turn to begin with is one in which the deeper child of the node under the root, or of rank 0
 // where that is an inner node of both trees, has turn 0, so that its sibling's message comes behind
@@ -107,6 +107,13 @@ int turn_of(int tree, int rank, int size) {
 
 }  // namespace
 
+// Four ranks, L = 2. Edges from child to parent, each with its round and its turn:
+//   first tree     3 -> 2: 0, 0    1 -> 2: 0, 1    2 -> 0: 1, 0
+//   second tree    0 -> 1: 0, 0    2 -> 1: 0, 1    1 -> 3: 1, 0
+// Rounds: in the first tree there is one level below place 2 and there are two below place 0.
+// Turns: inner nodes under their roots, 2 and 1, begin with 0. As leaves, each in the other tree,
+// they take the turn that is left, 1. Ranks 3 and 0 are leaves of one tree and roots of the other,
+// so that their siblings leave them 0. Rank 2 has up = {to 0, to 1} and down = {3, 1}.
 TreeEdges tree_edges(int rank, int size) {
   TreeEdges edges;
   const auto edge = [&](int tree, int peer, int parent) {
@@ -146,6 +153,24 @@ Plan double_tree_all_reduce(const Collective& c, int rank, int size, int segment
   const std::int64_t longest = (half(1).count + segments - 1) / segments;
   plan.scratch_count = longest * static_cast<std::int64_t>(edges.down.size());
 
+  // Segments follow one another through their tree, each a round behind the one before. On the way
+  // up segment 0 passes edge e in round e.round, so in round `round` it is segment round - e.round
+  // that passes: sum(e), which is empty before the first and after the last. Edges lower in a tree
+  // have smaller rounds: when a rank sends a segment to its parent, what its children sent of it is
+  // in it. Segments of two children arrive in one step, side by side in scratch.
+  //
+  // On the way down segment 0 passes the roots' edges in round 0 and edge e in round
+  // L - 1 - e.round: result(e). Nothing is added, so that it arrives where it belongs. Turns come
+  // in the opposite order, hence the two reversed lists.
+  //
+  // Four ranks, two segments, of the first tree's half A0 A1 and of the second's B0 B1:
+  //   up    round 0   3->2 A0  1->2 A0             0->1 B0  2->1 B0
+  //         round 1   3->2 A1  1->2 A1  2->0 A0    0->1 B1  2->1 B1  1->3 B0
+  //         round 2                     2->0 A1                      1->3 B1
+  //   down  round 0                     0->2 A0                      3->1 B0
+  //         round 1   2->3 A0  2->1 A0  0->2 A1    1->0 B0  1->2 B0  3->1 B1
+  //         round 2   2->3 A1  2->1 A1             1->0 B1  1->2 B1
+  // So rank 0 has the sum of A0 after round 1 and that of A1 after round 2, and sends both back.
   for (int round = 0; round < rounds; ++round) {
     const auto sum = [&](const TreeEdge& e) { return segment(e.tree, round - e.round); };
     for (const TreeEdge& e : edges.up) plan.send(e.peer, sum(e));  // comm: S/2k, of this subtree
@@ -158,7 +183,7 @@ Plan double_tree_all_reduce(const Collective& c, int rank, int size, int segment
     }
     plan.end_step();
   }
-  // Down: the same backwards.
+  // The way down.
   std::reverse(edges.up.begin(), edges.up.end());
   std::reverse(edges.down.begin(), edges.down.end());
   for (int round = 0; round < rounds; ++round) {
