@@ -13,10 +13,10 @@
 #include <tuple>
 
 #include "09_collectives/named.h"
-#include "09_collectives/simulate.h"
 #include "bench/bench_flags.h"
 #include "bench/comm_summary.h"
 #include "bench/comm_table.h"
+#include "common/comm/simulate.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 

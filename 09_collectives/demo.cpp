@@ -15,8 +15,8 @@
 #include "09_collectives/machines.h"
 #include "09_collectives/nvidia_table.h"
 #include "09_collectives/rotate.h"
-#include "09_collectives/simulate.h"
 #include "common/comm/launch.h"
+#include "common/comm/simulate.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "09_collectives/choose.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "common/core/error.h"
 
 namespace aisc {

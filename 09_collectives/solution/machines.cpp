@@ -5,7 +5,7 @@
 #include "09_collectives/halving.h"
 #include "09_collectives/rails.h"
 #include "09_collectives/ring.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 
 namespace aisc {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "09_collectives/double_tree.h"
 #include "09_collectives/in_network.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 
 namespace aisc {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/tree_oracle.h"
 #include "tests/comm/plan_runs.h"

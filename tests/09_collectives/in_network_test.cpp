@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/drawn.h"
 #include "tests/support/exact_network.h"

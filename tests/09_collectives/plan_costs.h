@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "09_collectives/algorithms.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/exact_network.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/exact_network.h"
 #include "tests/support/message_of.h"

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/09_collectives/along.h"
 #include "tests/support/drawn.h"
 #include "tests/support/exact_network.h"

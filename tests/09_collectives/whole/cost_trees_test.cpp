@@ -6,7 +6,7 @@
 
 #include "09_collectives/double_tree.h"
 #include "09_collectives/in_network.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/exact_network.h"
 #include "tests/support/message_of.h"

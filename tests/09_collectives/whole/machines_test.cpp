@@ -8,7 +8,7 @@
 #include "09_collectives/rails.h"
 #include "09_collectives/ring.h"
 #include "09_collectives/search.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "tests/support/exact_network.h"
 
 namespace aisc {

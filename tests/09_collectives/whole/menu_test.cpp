@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "09_collectives/choose.h"
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 #include "common/core/error.h"
 #include "tests/comm/plan_runs.h"
 #include "tests/support/exact_network.h"

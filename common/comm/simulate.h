@@ -31,7 +31,7 @@ Simulated simulate(const PlanMaker& maker, const Collective& call, int ranks,
                    const Network& network,
                    const std::function<void(const SimulatedMessage&)>& message = {});
 
-// The call of `bytes` bytes in a rank's largest buffer, F32, with root 0: what cost() counts.
+// The call of `bytes` bytes in a rank's largest buffer, F32, with root 0.
 // Throws Error where the operation needs equal parts and the elements do not divide by the ranks.
 Collective call_of(CommOp op, int ranks, std::int64_t bytes);
 

@@ -1,4 +1,4 @@
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 
 #include <fmt/format.h>
 

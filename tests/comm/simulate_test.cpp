@@ -1,6 +1,6 @@
 // Time without ranks: the same as the communicator's virtual time, to the last bit, on links, cards
 // and wires.
-#include "09_collectives/simulate.h"
+#include "common/comm/simulate.h"
 
 #include <gtest/gtest.h>
 
