@@ -16,20 +16,19 @@ namespace {
 
 using Kind = PlanAction::Kind;
 
-// A message of a rank's current step, either side. Times as network.h counts them.
+// One side of a message of a rank's current step.
 struct Side {
-  bool is_send = false, is_shared = false;  // shared: over cards or wires
+  bool is_send = false;
   int peer = -1;
   std::int64_t bytes = 0;
-  double sent = 0;               // of a send: when it left
-  double arrives = 0, pass = 0;  // first byte at the receiver, then so long; shared: all is there
-  double sender_free = 0;        // of a send: when the sender is done with it
+  Passage passage{};
 };
 
 struct Rank {
   Plan plan;
   std::size_t step = 0;
-  double now = 0, out_free = 0, in_free = 0;
+  double now = 0;
+  RankLinks links{};
   std::vector<Side> sides;  // of the step
   std::size_t open = 0;     // of these, without their other side
   bool over() const { return step == plan.steps(); }
@@ -106,17 +105,11 @@ class Simulation {
     Side& s = rank.sides[index];
     ++result_.messages;
     result_.bytes += s.bytes;
-    s.is_shared = network_.is_shared(r, s.peer);
-    if (s.is_shared) {
-      s.sent = rank.now;
-      queue_.push(s.sent, r, issue_++, 0, {r, index});
+    if (network_.is_shared(r, s.peer)) {
+      queue_.push(rank.now, r, issue_++, 0, {r, index});
       return;
     }
-    s.sent = std::max(rank.now, rank.out_free);
-    s.pass = static_cast<double>(s.bytes) * network_.link.seconds_per_byte;
-    s.arrives = s.sent + network_.link.latency_seconds;
-    rank.out_free = s.sent + s.pass;
-    s.sender_free = s.arrives + s.pass;
+    s.passage = rank.links.send(rank.now, s.bytes, network_.link);
     meet(r, index);
   }
 
@@ -125,7 +118,7 @@ class Simulation {
     if (queue_.empty()) return false;
     const Waiting w = queue_.pop();
     Side& s = side(w);
-    s.arrives = s.sender_free = wires_.pass(w.rank, s.peer, s.bytes, s.sent);
+    s.passage = wires_.pass(w.rank, s.peer, s.bytes, at(w.rank).now);
     meet(w.rank, w.index);
     return true;
   }
@@ -150,33 +143,23 @@ class Simulation {
     if (send.bytes != recv.bytes)
       fail(fmt::format("simulate: {}, step {} of rank {}: expects {} bytes, rank {} sends {}",
                        at(to).plan.name, at(to).step, to, recv.bytes, from, send.bytes));
-    recv.sent = send.sent;
-    recv.is_shared = send.is_shared;
-    recv.arrives = send.arrives;
-    recv.pass = send.pass;
+    recv.passage = send.passage;
     for (const int rank : {from, to})
       if (--at(rank).open == 0) ready_.push_back(rank);
   }
 
-  // What arrives takes turns on the link in, in the order of the step's messages.
   void finish_step(int r) {
     Rank& rank = at(r);
     double end = rank.now;
     for (const Side& s : rank.sides) {
-      if (s.is_send) {
-        end = std::max(end, s.sender_free);
-        continue;
-      }
-      double arrived = s.arrives;
-      if (!s.is_shared) arrived = rank.in_free = std::max(s.arrives, rank.in_free) + s.pass;
-      end = std::max(end, arrived);
-      if (observer_) observer_({s.peer, r, s.bytes, s.sent, arrived});
+      const double over = s.is_send ? s.passage.done_seconds() : rank.links.receive(s.passage);
+      end = std::max(end, over);
+      if (!s.is_send && observer_) observer_({s.peer, r, s.bytes, s.passage.sent_seconds, over});
     }
     rank.now = end;
     for (const PlanAction& action : rank.plan.step(rank.step))
       if (action.kind == Kind::Reduce)
-        rank.now += static_cast<double>(element_bytes_ * action.to.count) *
-                    network_.reduce_seconds_per_byte;
+        rank.now = network_.reduced_seconds(rank.now, element_bytes_ * action.to.count);
   }
 
   void fail_if_not_over() {

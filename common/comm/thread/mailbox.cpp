@@ -95,7 +95,7 @@ std::optional<Time> Messages::end_time() const {
 }
 
 // Messages of a group leave one after the other.
-bool Messages::post(double now, double& out_free) {
+bool Messages::post(double now, RankLinks& links) {
   const std::size_t count = next_.size();
   open_.store(static_cast<int>(count) + 1);
   {
@@ -103,40 +103,36 @@ bool Messages::post(double now, double& out_free) {
     messages_.swap(next_);
     next_.clear();
     is_over_.assign(count, false);
-    arrivals_.assign(count, {});
-    sent_seconds_.assign(count, 0);
+    passages_.assign(count, {});
   }
   const std::optional<Network>& network = world().options().network;
   for (std::size_t i = 0; i < count; ++i) {
     const Message& message = messages_[i];
     ++posted_;
     if (!message.is_send || !network) {
-      meet(i, {});
+      meet(i);
       continue;
     }
-    const std::size_t bytes = message.bytes();
+    const auto bytes = static_cast<std::int64_t>(message.bytes());
     const int from = world_rank(), to = group_->world_rank(message.peer);
     if (network->is_shared(from, to)) {
-      world().send_by_wire(
-          {now, from, to, issue_, posted_, bytes, [self = shared_from_this(), i](double arrival) {
-             self->sent_seconds_[i] = arrival;
-             self->meet(i, {arrival, 0, true});
-           }});
+      world().send_by_wire({now, from, to, issue_, posted_, bytes,
+                            [self = shared_from_this(), i](const Passage& passage) {
+                              self->passages_[i] = passage;
+                              self->meet(i);
+                            }});
       continue;
     }
-    const double begin = std::max(now, out_free);
-    const double transfer = static_cast<double>(bytes) * network->link.seconds_per_byte;
-    const double arrives = begin + network->link.latency_seconds;
-    out_free = begin + transfer;
-    sent_seconds_[i] = arrives + transfer;
-    meet(i, {arrives, transfer, false});
+    passages_[i] = links.send(now, bytes, network->link);
+    meet(i);
   }
   return open_.fetch_sub(1) == 1;
 }
 
-void Messages::meet(std::size_t index, const Arrival& arrival) {
+void Messages::meet(std::size_t index) {
   const Message& message = messages_[index];
-  Side side{shared_from_this(), index, message.data, message.count, message.dtype, arrival};
+  Side side{shared_from_this(), index,         message.data,
+            message.count,      message.dtype, passages_[index]};
   const int receiver = message.is_send ? message.peer : rank_;
   const int sender = message.is_send ? rank_ : message.peer;
   Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(receiver)];
@@ -145,7 +141,7 @@ void Messages::meet(std::size_t index, const Arrival& arrival) {
   const Side &send = message.is_send ? side : *other, &recv = message.is_send ? *other : side;
   const auto bytes = static_cast<std::int64_t>(message.bytes());
   const WorldOptions& options = world().options();
-  recv.owner->arrivals_[recv.index] = send.arrival;
+  recv.owner->passages_[recv.index] = send.passage;
   if (check(send, recv) && !world().has_failed()) {
     if (bytes > options.inline_bytes && !world().is_virtual()) {
       world().push(std::make_shared<CopyJob>(send, recv, bytes, options.chunk_bytes));
@@ -200,17 +196,11 @@ std::vector<int> Messages::missing() const {
   return ranks;
 }
 
-double Messages::group_end(double now, double& in_free) const {
+double Messages::group_end(double now, RankLinks& links) const {
   double end = now;
-  for (std::size_t i = 0; i < messages_.size(); ++i) {
-    if (messages_[i].is_send) {
-      end = std::max(end, sent_seconds_[i]);
-      continue;
-    }
-    const Arrival& arrival = arrivals_[i];
-    if (!arrival.by_wire) in_free = std::max(arrival.seconds, in_free) + arrival.transfer_seconds;
-    end = std::max(end, arrival.by_wire ? arrival.seconds : in_free);
-  }
+  for (std::size_t i = 0; i < messages_.size(); ++i)
+    end = std::max(
+        end, messages_[i].is_send ? passages_[i].done_seconds() : links.receive(passages_[i]));
   return end;
 }
 

@@ -11,19 +11,13 @@
 #include <vector>
 
 #include "common/comm/communicator.h"
+#include "common/comm/network.h"
 #include "common/comm/thread/world.h"
 
 namespace aisc::thread {
 
 struct Group;
 class Messages;
-
-// Virtual time, what a receiver must know of a message: when its first byte can arrive, and how
-// long its bytes take from then on; what came by wire is all there then.
-struct Arrival {
-  double seconds = 0, transfer_seconds = 0;
-  bool by_wire = false;
-};
 
 // One side of a message.
 struct Side {
@@ -32,7 +26,7 @@ struct Side {
   std::byte* data = nullptr;  // of a send only read
   std::int64_t count = 0;
   DType dtype = DType::U8;
-  Arrival arrival{};  // of a send
+  Passage passage{};  // of a send, in virtual time
 };
 
 enum class Channel { Direct, Plan };  // a plan's messages never meet a caller's
@@ -77,13 +71,13 @@ class Messages : public Waitable, public std::enable_shared_from_this<Messages> 
   std::optional<Time> end_time() const override;
 
  protected:
-  // Posts what was added as one group at virtual time `now`; `out_free` is when the link out is
-  // free, and moves. True if all were over at once; else group_over() is called, by any thread.
+  // Posts what was added as one group at virtual time `now`, which sends on `links`. True if all
+  // were over at once; else group_over() is called, by any thread.
   void add(const Message& message) { next_.push_back(message); }
-  bool post(double now, double& out_free);
+  bool post(double now, RankLinks& links);
   virtual void group_over() = 0;
-  // When the posted group is over, which began at `now`; `in_free` moves.
-  double group_end(double now, double& in_free) const;
+  // When the posted group is over, which began at `now` and receives on `links`.
+  double group_end(double now, RankLinks& links) const;
 
   World& world() const;
   Group& group() const { return *group_; }
@@ -93,7 +87,7 @@ class Messages : public Waitable, public std::enable_shared_from_this<Messages> 
  private:
   friend class Mailbox;
   friend class CopyJob;
-  void meet(std::size_t index, const Arrival& arrival);
+  void meet(std::size_t index);
   void over(std::size_t index);
   bool check(const Side& send, const Side& recv) const;
   std::string describe(const Side& side) const;
@@ -113,8 +107,7 @@ class Messages : public Waitable, public std::enable_shared_from_this<Messages> 
   mutable std::mutex mutex_;  // of the group in flight
   std::vector<Message> messages_;
   std::vector<bool> is_over_;
-  std::vector<Arrival> arrivals_;     // of receives
-  std::vector<double> sent_seconds_;  // of sends: when the last byte has left
+  std::vector<Passage> passages_;  // virtual time
 };
 
 }  // namespace aisc::thread

@@ -19,7 +19,7 @@ std::byte* bytes_of(const ConstView& view) {
 
 Exchange::Exchange(std::shared_ptr<Group> group, int rank, const Call& its_call,
                    std::uint64_t sequence, std::span<const Transfer> transfers,
-                   std::shared_ptr<Links> links)
+                   std::shared_ptr<RankLinks> links)
     : Messages(std::move(group), rank, Channel::Direct, its_call, sequence),
       links_(std::move(links)) {
   for (const Transfer& t : transfers) {
@@ -33,17 +33,17 @@ Exchange::Exchange(std::shared_ptr<Group> group, int rank, const Call& its_call,
 
 void Exchange::start(double now) {
   begin_seconds_ = now;
-  if (post(now, links_->out_free)) group_over();
+  if (post(now, *links_)) group_over();
 }
 
 double Exchange::end_seconds() const {
   if (end_seconds_ >= 0) return end_seconds_;
-  double in_free = links_->in_free;
-  return group_end(begin_seconds_, in_free);
+  RankLinks links = *links_;
+  return group_end(begin_seconds_, links);
 }
 
 void Exchange::settle() {
-  if (end_seconds_ < 0) end_seconds_ = group_end(begin_seconds_, links_->in_free);
+  if (end_seconds_ < 0) end_seconds_ = group_end(begin_seconds_, *links_);
 }
 
 void Exchange::release() {
@@ -106,11 +106,11 @@ bool PlanRun::post_step() {
     if (action.kind == PlanAction::Kind::Recv)
       add({false, action.peer, data(action.to), action.to.count, call.dtype});
   }
-  return post(now_, lane_->links.out_free);
+  return post(now_, lane_->links);
 }
 
 void PlanRun::finish_step() {
-  now_ = group_end(now_, lane_->links.in_free);
+  now_ = group_end(now_, lane_->links);
   const std::optional<Network>& network = world().options().network;
   for (const PlanAction& action : plan_.step(step_)) {
     const auto bytes = static_cast<std::size_t>(action.to.count) * size_of(call.dtype);
@@ -118,7 +118,7 @@ void PlanRun::finish_step() {
       std::memmove(data(action.to), data(action.from), bytes);
     if (action.kind == PlanAction::Kind::Reduce) {
       reduce_into(data(action.to), data(action.from), action.to.count, call.dtype, call.reduce);
-      if (network) now_ += static_cast<double>(bytes) * network->reduce_seconds_per_byte;
+      if (network) now_ = network->reduced_seconds(now_, static_cast<std::int64_t>(bytes));
     }
   }
 }

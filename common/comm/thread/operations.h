@@ -13,16 +13,10 @@
 
 namespace aisc::thread {
 
-// Virtual time: a rank's own links on one communicator, one set for its sends and receives and one
-// for its collectives, which run on a lane of their own.
-struct Links {
-  double in_free = 0, out_free = 0;
-};
-
 class Exchange final : public Messages {
  public:
   Exchange(std::shared_ptr<Group> group, int rank, const Call& call, std::uint64_t sequence,
-           std::span<const Transfer> transfers, std::shared_ptr<Links> links);
+           std::span<const Transfer> transfers, std::shared_ptr<RankLinks> links);
   void start(double now);
 
   double begin_seconds() const override { return begin_seconds_; }
@@ -34,8 +28,8 @@ class Exchange final : public Messages {
  private:
   void group_over() override { set_over(); }
 
-  const std::shared_ptr<Links> links_;
-  std::vector<ConstBuffer> ins_;  // shares of the tensors
+  const std::shared_ptr<RankLinks> links_;  // of all exchanges of the rank on this communicator
+  std::vector<ConstBuffer> ins_;            // shares of the tensors
   std::vector<Buffer> outs_;
   double begin_seconds_ = 0, end_seconds_ = -1;
 };
@@ -46,7 +40,7 @@ class PlanRun;
 struct Lane {
   std::mutex mutex;
   std::deque<std::shared_ptr<PlanRun>> waiting;  // the first is running
-  Links links;
+  RankLinks links;         // virtual time: collectives have links of their own
   double end_seconds = 0;  // of the last that is over
 };
 

@@ -224,7 +224,7 @@ class ThreadCommunicator final : public Communicator {
   std::uint64_t meetings_ = 0;  // of these, by rendezvous
   std::uint64_t messages_ = 0;  // exchanges called
   std::weak_ptr<Waitable> last_plan_, last_meeting_;
-  const std::shared_ptr<Links> links_ = std::make_shared<Links>();
+  const std::shared_ptr<RankLinks> links_ = std::make_shared<RankLinks>();
   const std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
 };
 

@@ -296,10 +296,10 @@ bool World::decide(Lock& lock) {
     }
   if (!wire_messages_.empty() && wire_messages_.next_seconds() <= first_seconds) {
     const WireMessage message = wire_messages_.pop();
-    const double arrival = wires_->pass(
-        message.from, message.to, static_cast<std::int64_t>(message.bytes), message.sent_seconds);
+    const Passage passage =
+        wires_->pass(message.from, message.to, message.bytes, message.sent_seconds);
     lock.unlock();
-    message.deliver(arrival);
+    message.deliver(passage);
     lock.lock();
     return true;
   }

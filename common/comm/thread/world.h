@@ -81,8 +81,8 @@ struct WireMessage {
   double sent_seconds;
   int from, to;               // world ranks
   std::uint64_t issue, part;  // the call's number on its rank, the message's in the call
-  std::size_t bytes;
-  std::function<void(double)> deliver;  // told the time of arrival; does not throw
+  std::int64_t bytes;
+  std::function<void(const Passage&)> deliver;  // when it passes; does not throw
 };
 
 class World {
