@@ -36,7 +36,7 @@ constexpr std::size_t kSmallStackBytes = 256 * 1024;
 struct Run {
   const LaunchOptions& options;
   const std::function<void(Rank)>& body;
-  std::shared_ptr<thread::Group> group;
+  std::shared_ptr<thread::CommunicatorState> group;
 
   std::mutex mutex;
   std::condition_variable one_returned;
@@ -180,7 +180,7 @@ void launch_threads(const LaunchOptions& options, const std::function<void(Rank)
   const double timeout = options.pace > 0 ? kLongTimeoutSeconds : options.timeout_seconds;
   thread::WorldOptions world_options{options.ranks, timeout, options.network, options.chunk_bytes,
                                      options.inline_bytes};
-  Run run{options, body, thread::make_world_group(world_options, "world"), {}, {}, 0, {}};
+  Run run{options, body, thread::make_world_state(world_options, "world"), {}, {}, 0, {}};
 
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -229,7 +229,7 @@ void launch(const LaunchOptions& options, const std::function<void(Rank)>& body)
 }
 
 std::unique_ptr<Communicator> make_self_communicator(std::string name) {
-  return thread::make_communicator(thread::make_world_group({}, name), 0);
+  return thread::make_communicator(thread::make_world_state({}, name), 0);
 }
 
 }  // namespace aisc

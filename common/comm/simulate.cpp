@@ -24,7 +24,7 @@ struct Side {
   Passage passage{};
 };
 
-struct Rank {
+struct SimulatedRank {
   Plan plan;
   std::size_t step = 0;
   double now = 0;
@@ -47,8 +47,8 @@ class Simulation {
   Simulated run(const PlanMaker& maker, const Collective& call) {
     for (int r = 0; r < size(); ++r) at(r).plan = maker(call, r, size());
     for (int r = 0; r < size(); ++r) post_step(r);
-    // While a rank can go on without a shared wire, it does. When none can, every message that will
-    // ever be sent leaves after the earliest one that waits, which may therefore pass.
+    // While a rank can go on without a shared wire, it does. When none can, no message will ever be
+    // sent before the earliest one that waits, which may therefore pass.
     while (!ready_.empty() || deliver_earliest()) {
       if (ready_.empty()) continue;
       const int r = ready_.back();
@@ -58,7 +58,7 @@ class Simulation {
       post_step(r);
     }
     fail_if_not_over();
-    for (const Rank& rank : ranks_) {
+    for (const SimulatedRank& rank : ranks_) {
       result_.end_seconds.push_back(rank.now);
       result_.seconds = std::max(result_.seconds, rank.now);
     }
@@ -66,22 +66,22 @@ class Simulation {
   }
 
  private:
-  // A side that waits for the other: whose it is, and which of its step.
-  struct Waiting {
+  // Where a side is: whose it is, and which of its step.
+  struct SideRef {
     int rank;
     std::size_t index;
   };
-  struct Queue {
-    std::deque<Waiting> sends, recvs;  // one of them is empty
+  struct Unmatched {
+    std::deque<SideRef> sends, recvs;  // one of them is empty
   };
 
   int size() const { return static_cast<int>(ranks_.size()); }
-  Rank& at(int r) { return ranks_[static_cast<std::size_t>(r)]; }
-  Side& side(const Waiting& w) { return at(w.rank).sides[w.index]; }
+  SimulatedRank& at(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  Side& side(const SideRef& ref) { return at(ref.rank).sides[ref.index]; }
 
-  // Messages of a step leave one after the other. A rank whose plan is over is left alone.
+  // A rank whose plan is over is left alone.
   void post_step(int r) {
-    Rank& rank = at(r);
+    SimulatedRank& rank = at(r);
     if (rank.over()) return;
     rank.sides.clear();
     for (const PlanAction& action : rank.plan.step(rank.step)) {
@@ -97,47 +97,47 @@ class Simulation {
     rank.open = rank.sides.size();
     if (rank.open == 0) ready_.push_back(r);
     for (std::size_t i = 0; i < rank.sides.size(); ++i)
-      rank.sides[i].is_send ? send(r, i) : meet(r, i);
+      rank.sides[i].is_send ? send(r, i) : match(r, i);
   }
 
   void send(int r, std::size_t index) {
-    Rank& rank = at(r);
+    SimulatedRank& rank = at(r);
     Side& s = rank.sides[index];
     ++result_.messages;
     result_.bytes += s.bytes;
     if (network_.is_shared(r, s.peer)) {
-      queue_.push(rank.now, r, issue_++, 0, {r, index});
+      wire_messages_.push(rank.now, r, issue_++, 0, {r, index});
       return;
     }
     s.passage = rank.links.send(rank.now, s.bytes, network_.link);
-    meet(r, index);
+    match(r, index);
   }
 
   // Lets the earliest message that waits for a shared wire pass; false if there is none.
   bool deliver_earliest() {
-    if (queue_.empty()) return false;
-    const Waiting w = queue_.pop();
-    Side& s = side(w);
-    s.passage = wires_.pass(w.rank, s.peer, s.bytes, at(w.rank).now);
-    meet(w.rank, w.index);
+    if (wire_messages_.empty()) return false;
+    const SideRef earliest = wire_messages_.pop();
+    Side& s = side(earliest);
+    s.passage = wires_.pass(earliest.rank, s.peer, s.bytes, at(earliest.rank).now);
+    match(earliest.rank, earliest.index);
     return true;
   }
 
-  // Both sides of a message meet first in first out per pair of ranks.
-  void meet(int r, std::size_t index) {
+  // The two sides of a message are matched first in first out per pair of ranks.
+  void match(int r, std::size_t index) {
     const Side& mine = at(r).sides[index];
     const auto [from, to] = mine.is_send ? std::pair(r, mine.peer) : std::pair(mine.peer, r);
     const auto key = static_cast<std::uint64_t>(from) * static_cast<std::uint64_t>(size()) +
                      static_cast<std::uint64_t>(to);
-    Queue& queue = queues_[key];
-    std::deque<Waiting>& others = mine.is_send ? queue.recvs : queue.sends;
+    Unmatched& unmatched = unmatched_[key];
+    std::deque<SideRef>& others = mine.is_send ? unmatched.recvs : unmatched.sends;
     if (others.empty()) {
-      (mine.is_send ? queue.sends : queue.recvs).push_back({r, index});
+      (mine.is_send ? unmatched.sends : unmatched.recvs).push_back({r, index});
       return;
     }
-    const Waiting other = others.front(), me{r, index};
+    const SideRef other = others.front(), me{r, index};
     others.pop_front();
-    if (queue.sends.empty() && queue.recvs.empty()) queues_.erase(key);
+    if (unmatched.sends.empty() && unmatched.recvs.empty()) unmatched_.erase(key);
     const Side& send = side(mine.is_send ? me : other);
     Side& recv = side(mine.is_send ? other : me);
     if (send.bytes != recv.bytes)
@@ -149,7 +149,7 @@ class Simulation {
   }
 
   void finish_step(int r) {
-    Rank& rank = at(r);
+    SimulatedRank& rank = at(r);
     double end = rank.now;
     for (const Side& s : rank.sides) {
       const double over = s.is_send ? s.passage.done_seconds() : rank.links.receive(s.passage);
@@ -178,10 +178,10 @@ class Simulation {
   SharedWires wires_;
   const std::int64_t element_bytes_;
   const std::function<void(const SimulatedMessage&)>& observer_;
-  std::vector<Rank> ranks_;
-  std::vector<int> ready_;  // whose step's messages have all met
-  std::unordered_map<std::uint64_t, Queue> queues_;
-  WireQueue<Waiting> queue_;
+  std::vector<SimulatedRank> ranks_;
+  std::vector<int> ready_;  // whose step's messages are all matched
+  std::unordered_map<std::uint64_t, Unmatched> unmatched_;
+  WireQueue<SideRef> wire_messages_;
   std::uint64_t issue_ = 0;
   Simulated result_;
 };

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/comm/thread/group.h"
+#include "common/comm/thread/communicator_state.h"
 
 namespace aisc::thread {
 
@@ -49,13 +49,13 @@ class CopyJob final : public Job {
   std::atomic<std::int64_t> next_ = 0, unfinished_;
 };
 
-std::unique_ptr<Side> Mailbox::meet(int from, Channel channel, bool is_send, Side side) {
+std::unique_ptr<Side> Mailbox::match(int from, Channel channel, bool is_send, Side side) {
   const std::lock_guard lock(mutex_);
   if (side.owner->world().has_failed()) return nullptr;  // its owner may have withdrawn already
-  Queue& queue = queues_[{from, channel}];
-  std::deque<Side>& others = is_send ? queue.recvs : queue.sends;
+  Unmatched& unmatched = unmatched_[{from, channel}];
+  std::deque<Side>& others = is_send ? unmatched.recvs : unmatched.sends;
   if (others.empty()) {
-    (is_send ? queue.sends : queue.recvs).push_back(std::move(side));
+    (is_send ? unmatched.sends : unmatched.recvs).push_back(std::move(side));
     return nullptr;
   }
   auto other = std::make_unique<Side>(std::move(others.front()));
@@ -67,21 +67,21 @@ std::unique_ptr<Side> Mailbox::meet(int from, Channel channel, bool is_send, Sid
 
 void Mailbox::withdraw(const Messages& owner) {
   const std::lock_guard lock(mutex_);
-  for (auto& [key, queue] : queues_)
-    for (std::deque<Side>* sides : {&queue.sends, &queue.recvs})
+  for (auto& [key, unmatched] : unmatched_)
+    for (std::deque<Side>* sides : {&unmatched.sends, &unmatched.recvs})
       std::erase_if(*sides, [&](const Side& side) { return side.owner.get() == &owner; });
 }
 
-Messages::Messages(std::shared_ptr<Group> group, int rank, Channel channel, const Call& its_call,
-                   std::uint64_t sequence)
-    : Waitable(its_call, {group->name, sequence}),
-      group_(std::move(group)),
+Messages::Messages(std::shared_ptr<CommunicatorState> shared, int rank, Channel channel,
+                   const Call& its_call, std::uint64_t sequence)
+    : Waitable(its_call, {shared->name, sequence}),
+      shared_(std::move(shared)),
       rank_(rank),
       channel_(channel),
       issue_(world().next_issue(world_rank())) {}
 
-World& Messages::world() const { return *group_->world; }
-int Messages::world_rank() const { return group_->world_rank(rank_); }
+World& Messages::world() const { return *shared_->world; }
+int Messages::world_rank() const { return shared_->world_rank(rank_); }
 
 void Messages::set_over() {
   if (world().is_traced()) end_time_ = std::chrono::steady_clock::now();
@@ -94,7 +94,6 @@ std::optional<Time> Messages::end_time() const {
   return end_time_;
 }
 
-// Messages of a group leave one after the other.
 bool Messages::post(double now, RankLinks& links) {
   const std::size_t count = next_.size();
   open_.store(static_cast<int>(count) + 1);
@@ -110,33 +109,33 @@ bool Messages::post(double now, RankLinks& links) {
     const Message& message = messages_[i];
     ++posted_;
     if (!message.is_send || !network) {
-      meet(i);
+      match(i);
       continue;
     }
     const auto bytes = static_cast<std::int64_t>(message.bytes());
-    const int from = world_rank(), to = group_->world_rank(message.peer);
+    const int from = world_rank(), to = shared_->world_rank(message.peer);
     if (network->is_shared(from, to)) {
       world().send_by_wire({now, from, to, issue_, posted_, bytes,
                             [self = shared_from_this(), i](const Passage& passage) {
                               self->passages_[i] = passage;
-                              self->meet(i);
+                              self->match(i);
                             }});
       continue;
     }
     passages_[i] = links.send(now, bytes, network->link);
-    meet(i);
+    match(i);
   }
   return open_.fetch_sub(1) == 1;
 }
 
-void Messages::meet(std::size_t index) {
+void Messages::match(std::size_t index) {
   const Message& message = messages_[index];
   Side side{shared_from_this(), index,         message.data,
             message.count,      message.dtype, passages_[index]};
   const int receiver = message.is_send ? message.peer : rank_;
   const int sender = message.is_send ? rank_ : message.peer;
-  Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(receiver)];
-  const std::unique_ptr<Side> other = mailbox.meet(sender, channel_, message.is_send, side);
+  Mailbox& mailbox = shared_->mailboxes[static_cast<std::size_t>(receiver)];
+  const std::unique_ptr<Side> other = mailbox.match(sender, channel_, message.is_send, side);
   if (!other) return;
   const Side &send = message.is_send ? side : *other, &recv = message.is_send ? *other : side;
   const auto bytes = static_cast<std::int64_t>(message.bytes());
@@ -155,13 +154,13 @@ void Messages::meet(std::size_t index) {
   recv.owner->copying_.fetch_sub(1);
 }
 
-// The message is over; with the last of its group the group is.
+// The message is over; with the last of its step the step is.
 void Messages::over(std::size_t index) {
   {
     const std::lock_guard lock(mutex_);
     is_over_[index] = true;
   }
-  if (open_.fetch_sub(1) == 1) group_over();
+  if (open_.fetch_sub(1) == 1) step_over();
 }
 
 bool Messages::check(const Side& send, const Side& recv) const {
@@ -173,9 +172,9 @@ bool Messages::check(const Side& send, const Side& recv) const {
   const auto memory = [&](const Side& side) {
     return same_kind ? "" : side.data ? " in host memory" : " on GPUs";
   };
-  world().fail(fmt::format("{}: rank {} called {}{} where rank {} called {}{}", *group_->name,
-                           group_->world_rank(to.rank_), to.describe(recv), memory(recv),
-                           group_->world_rank(from.rank_), from.describe(send), memory(send)));
+  world().fail(fmt::format("{}: rank {} called {}{} where rank {} called {}{}", *shared_->name,
+                           shared_->world_rank(to.rank_), to.describe(recv), memory(recv),
+                           shared_->world_rank(from.rank_), from.describe(send), memory(send)));
   return false;
 }
 
@@ -192,11 +191,11 @@ std::vector<int> Messages::missing() const {
   const std::lock_guard lock(mutex_);
   std::vector<int> ranks;
   for (std::size_t i = 0; i < messages_.size(); ++i)
-    if (!is_over_[i]) ranks.push_back(group_->world_rank(messages_[i].peer));
+    if (!is_over_[i]) ranks.push_back(shared_->world_rank(messages_[i].peer));
   return ranks;
 }
 
-double Messages::group_end(double now, RankLinks& links) const {
+double Messages::step_end(double now, RankLinks& links) const {
   double end = now;
   for (std::size_t i = 0; i < messages_.size(); ++i)
     end = std::max(
@@ -208,7 +207,7 @@ void Messages::withdraw() {
   {
     const std::lock_guard lock(mutex_);
     for (const Message& message : messages_)
-      group_->mailboxes[static_cast<std::size_t>(message.is_send ? message.peer : rank_)].withdraw(
+      shared_->mailboxes[static_cast<std::size_t>(message.is_send ? message.peer : rank_)].withdraw(
           *this);
   }
   while (copying_.load() > 0) std::this_thread::yield();

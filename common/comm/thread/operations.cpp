@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/comm/backend/reduce.h"
-#include "common/comm/thread/group.h"
+#include "common/comm/thread/communicator_state.h"
 
 namespace aisc::thread {
 namespace {
@@ -17,10 +17,10 @@ std::byte* bytes_of(const ConstView& view) {
 
 }  // namespace
 
-Exchange::Exchange(std::shared_ptr<Group> group, int rank, const Call& its_call,
+Exchange::Exchange(std::shared_ptr<CommunicatorState> shared, int rank, const Call& its_call,
                    std::uint64_t sequence, std::span<const Transfer> transfers,
                    std::shared_ptr<RankLinks> links)
-    : Messages(std::move(group), rank, Channel::Direct, its_call, sequence),
+    : Messages(std::move(shared), rank, Channel::Direct, its_call, sequence),
       links_(std::move(links)) {
   for (const Transfer& t : transfers) {
     ins_.push_back(t.in.share());
@@ -33,17 +33,17 @@ Exchange::Exchange(std::shared_ptr<Group> group, int rank, const Call& its_call,
 
 void Exchange::start(double now) {
   begin_seconds_ = now;
-  if (post(now, *links_)) group_over();
+  if (post(now, *links_)) step_over();
 }
 
 double Exchange::end_seconds() const {
   if (end_seconds_ >= 0) return end_seconds_;
   RankLinks links = *links_;
-  return group_end(begin_seconds_, links);
+  return step_end(begin_seconds_, links);
 }
 
 void Exchange::settle() {
-  if (end_seconds_ < 0) end_seconds_ = group_end(begin_seconds_, *links_);
+  if (end_seconds_ < 0) end_seconds_ = step_end(begin_seconds_, *links_);
 }
 
 void Exchange::release() {
@@ -51,9 +51,10 @@ void Exchange::release() {
   outs_.clear();
 }
 
-PlanRun::PlanRun(std::shared_ptr<Group> group, int rank, Collective collective, Plan plan,
-                 std::uint64_t sequence, std::shared_ptr<Lane> lane, double issued_seconds)
-    : Messages(std::move(group), rank, Channel::Plan, collective.call, sequence),
+PlanRun::PlanRun(std::shared_ptr<CommunicatorState> shared, int rank, Collective collective,
+                 Plan plan, std::uint64_t sequence, std::shared_ptr<Lane> lane,
+                 double issued_seconds)
+    : Messages(std::move(shared), rank, Channel::Plan, collective.call, sequence),
       collective_(std::move(collective)),
       plan_(std::move(plan)),
       lane_(std::move(lane)),
@@ -110,7 +111,7 @@ bool PlanRun::post_step() {
 }
 
 void PlanRun::finish_step() {
-  now_ = group_end(now_, lane_->links);
+  now_ = step_end(now_, lane_->links);
   const std::optional<Network>& network = world().options().network;
   for (const PlanAction& action : plan_.step(step_)) {
     const auto bytes = static_cast<std::size_t>(action.to.count) * size_of(call.dtype);
@@ -136,7 +137,7 @@ void PlanRun::leave() {
   if (next) its_world.push(std::move(next));
 }
 
-void PlanRun::group_over() { world().push(std::static_pointer_cast<PlanRun>(shared_from_this())); }
+void PlanRun::step_over() { world().push(std::static_pointer_cast<PlanRun>(shared_from_this())); }
 
 std::vector<int> PlanRun::missing() const {
   std::shared_ptr<PlanRun> first;

@@ -1,4 +1,4 @@
-// The operations of one rank that go by messages: a group of sends and receives, and a plan.
+// The operations of one rank that go by messages: an exchange, which is one step, and a plan.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,9 @@ namespace aisc::thread {
 
 class Exchange final : public Messages {
  public:
-  Exchange(std::shared_ptr<Group> group, int rank, const Call& call, std::uint64_t sequence,
-           std::span<const Transfer> transfers, std::shared_ptr<RankLinks> links);
+  Exchange(std::shared_ptr<CommunicatorState> shared, int rank, const Call& call,
+           std::uint64_t sequence, std::span<const Transfer> transfers,
+           std::shared_ptr<RankLinks> links);
   void start(double now);
 
   double begin_seconds() const override { return begin_seconds_; }
@@ -26,7 +27,7 @@ class Exchange final : public Messages {
   void release() override;
 
  private:
-  void group_over() override { set_over(); }
+  void step_over() override { set_over(); }
 
   const std::shared_ptr<RankLinks> links_;  // of all exchanges of the rank on this communicator
   std::vector<ConstBuffer> ins_;            // shares of the tensors
@@ -48,7 +49,7 @@ struct Lane {
 // queues this as a job, and somebody makes the step's copies and sums and posts the next.
 class PlanRun final : public Messages, public Job {
  public:
-  PlanRun(std::shared_ptr<Group> group, int rank, Collective collective, Plan plan,
+  PlanRun(std::shared_ptr<CommunicatorState> shared, int rank, Collective collective, Plan plan,
           std::uint64_t sequence, std::shared_ptr<Lane> lane, double issued_seconds);
   static void enter(const std::shared_ptr<PlanRun>& run);  // into its lane
 
@@ -62,7 +63,7 @@ class PlanRun final : public Messages, public Job {
   bool is_shared() const override { return false; }
 
  private:
-  void group_over() override;
+  void step_over() override;
   void advance();
   bool post_step();
   void finish_step();

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/comm/thread/group.h"
+#include "common/comm/thread/communicator_state.h"
 #include "common/comm/thread/pieces.h"
 
 namespace aisc::thread {
@@ -33,20 +33,21 @@ std::uint64_t cells_for(int ranks) {
 // What is left of one operation, for those who look for work.
 class Rendezvous::PieceJob final : public Job {
  public:
-  PieceJob(std::shared_ptr<Group> group, std::uint64_t k) : group_(std::move(group)), k_(k) {}
-  bool run_piece(int rank) override { return group_->rendezvous.run_piece(rank, k_); }
+  PieceJob(std::shared_ptr<CommunicatorState> shared, std::uint64_t k)
+      : shared_(std::move(shared)), k_(k) {}
+  bool run_piece(int rank) override { return shared_->rendezvous.run_piece(rank, k_); }
   bool is_shared() const override { return true; }
 
  private:
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<CommunicatorState> shared_;
   const std::uint64_t k_;
 };
 
-Rendezvous::Rendezvous(Group& group)
-    : group_(group),
-      cell_count_(cells_for(group.size())),
+Rendezvous::Rendezvous(CommunicatorState& shared)
+    : shared_(shared),
+      cell_count_(cells_for(shared.size())),
       cells_(std::make_unique<Cell[]>(cell_count_)) {
-  const auto ranks = static_cast<std::size_t>(group_.size());
+  const auto ranks = static_cast<std::size_t>(shared_.size());
   for (std::uint64_t i = 0; i < cell_count_; ++i) {
     cells_[i].posts = std::make_unique<Post[]>(ranks);
     cells_[i].posted = std::make_unique<std::atomic<std::uint64_t>[]>(ranks);
@@ -55,11 +56,11 @@ Rendezvous::Rendezvous(Group& group)
 
 void Rendezvous::post(int rank, std::uint64_t k, Post post) {
   Cell& here = cell(k);
-  const auto r = static_cast<std::size_t>(rank), ranks = static_cast<std::size_t>(group_.size());
+  const auto r = static_cast<std::size_t>(rank), ranks = static_cast<std::size_t>(shared_.size());
   here.posts[r] = std::move(post);
   here.posted[r].store(k + 1, std::memory_order_relaxed);
   if (here.arrived.fetch_add(1) + 1 == (k / cell_count_ + 1) * ranks && check(here))
-    make_ready(group_.world_rank(rank), k, here);
+    make_ready(shared_.world_rank(rank), k, here);
 }
 
 bool Rendezvous::is_ready(std::uint64_t k) const { return cell(k).taken.load() >> kTakenBits == k; }
@@ -68,11 +69,11 @@ bool Rendezvous::is_ready(std::uint64_t k) const { return cell(k).taken.load() >
 bool Rendezvous::check(const Cell& here) const {
   const auto fail = [&](std::size_t a, std::size_t b, const std::string& first,
                         const std::string& second) {
-    group_.world->fail(fmt::format("{}: rank {} called {} where rank {} called {}", *group_.name,
-                                   group_.ranks[b], second, group_.ranks[a], first));
+    shared_.world->fail(fmt::format("{}: rank {} called {} where rank {} called {}", *shared_.name,
+                                    shared_.ranks[b], second, shared_.ranks[a], first));
     return false;
   };
-  const auto n = static_cast<std::size_t>(group_.size());
+  const auto n = static_cast<std::size_t>(shared_.size());
   const Post* posts = here.posts.get();
   for (std::size_t r = 1; r < n; ++r) {
     const Call &a = posts[0].call, &b = posts[r].call;
@@ -93,7 +94,7 @@ bool Rendezvous::check(const Cell& here) const {
               b, a,
               fmt::format("all_to_all_v expecting {} from it", posts[b].details->recv_counts[a]),
               fmt::format("all_to_all_v with {} for rank {}", posts[a].details->send_counts[b],
-                          group_.ranks[b]));
+                          shared_.ranks[b]));
       }
   return true;
 }
@@ -102,10 +103,10 @@ bool Rendezvous::check(const Cell& here) const {
 // work. Either this rank sees that the operation before is over, or who completes that one sees
 // that this one is ready (both may, which does no harm).
 void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
-  const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(group_.size()));
+  const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(shared_.size()));
   const Extent extent = extent_of(posts);
   const auto bytes = extent.row_elements * static_cast<std::int64_t>(size_of(posts[0].call.dtype));
-  const WorldOptions& options = group_.world->options();
+  const WorldOptions& options = shared_.world->options();
   // Pieces of chunk_bytes, or smaller ones so that every rank can have one; none below
   // inline_bytes.
   const auto pieces_of = [bytes](std::int64_t size) { return (bytes + size - 1) / size; };
@@ -113,7 +114,7 @@ void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
   if (extent.rows * bytes > options.inline_bytes) {
     cuts = std::max(
         pieces_of(options.chunk_bytes),
-        std::min<std::int64_t>((group_.size() + extent.rows - 1) / extent.rows,
+        std::min<std::int64_t>((shared_.size() + extent.rows - 1) / extent.rows,
                                pieces_of(std::max<std::int64_t>(1, options.inline_bytes))));
     cuts =
         std::min({cuts, extent.row_elements, static_cast<std::int64_t>(kSideMask) / extent.rows});
@@ -131,16 +132,16 @@ void Rendezvous::start(int rank, std::uint64_t k) {
   if (cell(k).pieces == 1)
     run_piece(rank, k);
   else
-    group_.world->push(std::make_shared<PieceJob>(group_.shared_from_this(), k));
+    shared_.world->push(std::make_shared<PieceJob>(shared_.shared_from_this(), k));
 }
 
 // The first half of the ranks takes pieces from the front and the others from the back: each
 // reads on where it was, and finds in its own cache next time what it left there.
 bool Rendezvous::run_piece(int rank, std::uint64_t k) {
   Cell& here = cell(k);
-  const auto member = std::find(group_.ranks.begin(), group_.ranks.end(), rank);
+  const auto member = std::find(shared_.ranks.begin(), shared_.ranks.end(), rank);
   const bool from_back =
-      member != group_.ranks.end() && 2 * (member - group_.ranks.begin()) >= group_.size();
+      member != shared_.ranks.end() && 2 * (member - shared_.ranks.begin()) >= shared_.size();
   std::uint64_t taken = here.taken.load();
   do {
     if (taken >> kTakenBits != k || front_of(taken) + back_of(taken) >= here.pieces) return false;
@@ -148,16 +149,16 @@ bool Rendezvous::run_piece(int rank, std::uint64_t k) {
   const std::int64_t piece = from_back ? here.pieces - 1 - back_of(taken) : front_of(taken);
   const bool is_last_piece = front_of(taken) + back_of(taken) + 1 == here.pieces;
   // After a failure buffers may go away: see withdraw().
-  const bool runs = !group_.world->has_failed();
+  const bool runs = !shared_.world->has_failed();
   if (runs) here.posts[0].call.op == CommOp::Split ? split(here) : run(here, piece);
   // Not if a piece was left out.
-  if (here.unfinished.fetch_sub(1) == 1 && !group_.world->has_failed()) complete(rank, k);
+  if (here.unfinished.fetch_sub(1) == 1 && !shared_.world->has_failed()) complete(rank, k);
   return !is_last_piece;
 }
 
 // Pieces are cut row by row, evenly; a single one is the whole operation.
 void Rendezvous::run(const Cell& here, std::int64_t piece) const {
-  const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(group_.size()));
+  const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(shared_.size()));
   const Extent extent = extent_of(posts);
   if (here.pieces == 1) {
     for (std::int64_t row = 0; row < extent.rows; ++row)
@@ -171,18 +172,19 @@ void Rendezvous::run(const Cell& here, std::int64_t piece) const {
 void Rendezvous::split(const Cell& here) const {
   std::map<int, std::vector<std::pair<int, int>>> parts;  // by color: (key, rank of the parent)
   double latest = 0;
-  for (int r = 0; r < group_.size(); ++r) {
+  for (int r = 0; r < shared_.size(); ++r) {
     const PostDetails& post = *here.posts[static_cast<std::size_t>(r)].details;
     latest = std::max(latest, *post.seconds);
     if (post.color >= 0) parts[post.color].emplace_back(post.key, r);
   }
-  for (int r = 0; r < group_.size(); ++r)
+  for (int r = 0; r < shared_.size(); ++r)
     *here.posts[static_cast<std::size_t>(r)].details->seconds = latest;
   for (auto& [color, members] : parts) {
     std::sort(members.begin(), members.end());
     std::vector<int> ranks;
-    for (const auto& [key, r] : members) ranks.push_back(group_.world_rank(r));
-    const auto part = std::make_shared<Group>(group_.world, *here.posts[0].details->name, ranks);
+    for (const auto& [key, r] : members) ranks.push_back(shared_.world_rank(r));
+    const auto part =
+        std::make_shared<CommunicatorState>(shared_.world, *here.posts[0].details->name, ranks);
     for (std::size_t i = 0; i < members.size(); ++i) {
       const PostDetails& post = *here.posts[static_cast<std::size_t>(members[i].second)].details;
       *post.part = part;
@@ -194,19 +196,19 @@ void Rendezvous::split(const Cell& here) const {
 void Rendezvous::complete(int rank, std::uint64_t k) {
   Cell& here = cell(k);
   here.end_ticks.store(
-      group_.world->is_traced() ? std::chrono::steady_clock::now().time_since_epoch().count() : 0,
+      shared_.world->is_traced() ? std::chrono::steady_clock::now().time_since_epoch().count() : 0,
       std::memory_order_relaxed);
   completed_.store(k + 1);
-  for (const int member : group_.ranks) group_.world->notify(member);
+  for (const int member : shared_.ranks) shared_.world->notify(member);
   if (is_ready(k + 1) && completed_.load() == k + 1) start(rank, k + 1);
 }
 
 std::vector<int> Rendezvous::missing(std::uint64_t k) const {
   std::vector<int> ranks;
   if (!is_over(k) && !is_ready(k))
-    for (int r = 0; r < group_.size(); ++r)
+    for (int r = 0; r < shared_.size(); ++r)
       if (cell(k).posted[static_cast<std::size_t>(r)].load() <= k)
-        ranks.push_back(group_.world_rank(r));
+        ranks.push_back(shared_.world_rank(r));
   return ranks;
 }
 

@@ -1,4 +1,4 @@
-// Collectives of threads: every rank posts where its buffers are, the last to arrive makes the
+// Collectives of threads are meetings: every rank posts where its buffers are, the last makes the
 // operation ready, and whoever waits copies and adds pieces of it straight from the ranks' buffers
 // to the ranks' buffers. Sums are taken in the order of ranks whoever takes them, so that they are
 // the same to the last bit on all ranks and from run to run.
@@ -16,7 +16,7 @@
 
 namespace aisc::thread {
 
-struct Group;
+struct CommunicatorState;
 
 // What only some operations need.
 struct PostDetails {
@@ -24,7 +24,7 @@ struct PostDetails {
   // split
   int color = 0, key = 0;
   const std::string* name = nullptr;
-  std::shared_ptr<Group>* part = nullptr;
+  std::shared_ptr<CommunicatorState>* part = nullptr;
   int* part_rank = nullptr;
   double* seconds = nullptr;  // virtual time: in, the rank's; out, the latest of all
 };
@@ -37,11 +37,11 @@ struct alignas(64) Post {
   std::unique_ptr<const PostDetails> details{};
 };
 
-// The operations of one group, in a ring of cells: operation k is in cell k % size until it is
-// over. A rank that is a whole ring ahead of another waits for it.
+// The meetings of one communicator's ranks, in a ring of cells: operation k is in cell k % size
+// until it is over. A rank that is a whole ring ahead of another waits for it.
 class Rendezvous {
  public:
-  explicit Rendezvous(Group& group);
+  explicit Rendezvous(CommunicatorState& shared);
 
   // Rank brings its part to operation k, which is its k-th call here. Does the whole operation if
   // this rank is the last to arrive, its predecessors are over, and it is small.
@@ -80,7 +80,7 @@ class Rendezvous {
   void split(const Cell& cell) const;
   void complete(int rank, std::uint64_t k);
 
-  Group& group_;
+  CommunicatorState& shared_;
   const std::uint64_t cell_count_;
   const std::unique_ptr<Cell[]> cells_;
   alignas(64) std::atomic<std::uint64_t> completed_ = 0;  // operations that are over, in order

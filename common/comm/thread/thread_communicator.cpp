@@ -14,8 +14,8 @@
 namespace aisc::thread {
 namespace {
 
-// A rank's own hold on its group, so that ranks do not count on one shared counter.
-using Hold = std::shared_ptr<const std::shared_ptr<Group>>;
+// A rank's own hold on what its communicator shares, so that ranks do not count on one counter.
+using Hold = std::shared_ptr<const std::shared_ptr<CommunicatorState>>;
 
 // A collective that the ranks do together, as one of them sees it.
 class Meeting final : public Waitable {
@@ -23,19 +23,19 @@ class Meeting final : public Waitable {
   Meeting(Hold hold, std::uint64_t k, std::uint64_t sequence, Collective collective)
       : Waitable(collective.call, {(*hold)->name, sequence}),
         hold_(std::move(hold)),
-        group_(hold_->get()),
+        shared_(hold_->get()),
         k_(k),
         collective_(std::move(collective)) {}
 
-  bool over() const override { return group_->rendezvous.is_over(k_); }
-  std::vector<int> missing() const override { return group_->rendezvous.missing(k_); }
-  void withdraw() override { group_->rendezvous.withdraw(k_); }
+  bool over() const override { return shared_->rendezvous.is_over(k_); }
+  std::vector<int> missing() const override { return shared_->rendezvous.missing(k_); }
+  void withdraw() override { shared_->rendezvous.withdraw(k_); }
   void release() override { collective_ = {}; }
-  std::optional<Time> end_time() const override { return group_->rendezvous.end_time(k_); }
+  std::optional<Time> end_time() const override { return shared_->rendezvous.end_time(k_); }
 
  private:
   const Hold hold_;
-  Group* const group_;
+  CommunicatorState* const shared_;
   const std::uint64_t k_;
   Collective collective_;  // shares of the tensors
 };
@@ -121,12 +121,12 @@ class PendingCall final : public PendingOperation {
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<Group> group, int rank)
-      : Communicator(rank, group->size(), *group->name),
-        hold_(std::make_shared<const std::shared_ptr<Group>>(group)),
-        group_(std::move(group)),
-        world_(*group_->world),
-        world_rank_(group_->world_rank(rank)) {}
+  ThreadCommunicator(std::shared_ptr<CommunicatorState> shared, int rank)
+      : Communicator(rank, shared->size(), *shared->name),
+        hold_(std::make_shared<const std::shared_ptr<CommunicatorState>>(shared)),
+        shared_(std::move(shared)),
+        world_(*shared_->world),
+        world_rank_(shared_->world_rank(rank)) {}
 
  private:
   bool runs_only_plans() const override { return world_.is_virtual(); }
@@ -134,7 +134,7 @@ class ThreadCommunicator final : public Communicator {
   Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
     begin(call, messages_);
     const auto exchange =
-        std::make_shared<Exchange>(group_, rank(), call, messages_++, transfers, links_);
+        std::make_shared<Exchange>(shared_, rank(), call, messages_++, transfers, links_);
     exchange->start(now());
     return work(exchange);
   }
@@ -154,7 +154,7 @@ class ThreadCommunicator final : public Communicator {
   Work do_plan(Collective collective, Plan plan) override {
     begin(collective.call, sequence_);
     keep_order(last_meeting_);
-    const auto run = std::make_shared<PlanRun>(group_, rank(), std::move(collective),
+    const auto run = std::make_shared<PlanRun>(shared_, rank(), std::move(collective),
                                                std::move(plan), sequence_++, lane_, now());
     PlanRun::enter(run);
     last_plan_ = run;
@@ -167,7 +167,7 @@ class ThreadCommunicator final : public Communicator {
     const Call call{.op = CommOp::Split};
     begin(call, sequence_);
     keep_order(last_plan_);
-    std::shared_ptr<Group> part;
+    std::shared_ptr<CommunicatorState> part;
     int part_rank = 0;
     auto details = std::make_unique<PostDetails>();
     details->color = color;
@@ -184,7 +184,7 @@ class ThreadCommunicator final : public Communicator {
 
   void begin(const Call& call, std::uint64_t sequence) {
     world_.throw_failure();
-    world_.set_last_call(world_rank_, call, {group_->name, sequence});
+    world_.set_last_call(world_rank_, call, {shared_->name, sequence});
   }
 
   // Collectives run in the order of their calls: those that are plans one after the other on the
@@ -202,11 +202,11 @@ class ThreadCommunicator final : public Communicator {
     const std::uint64_t k = meetings_++;
     Post post{collective.call, static_cast<const std::byte*>(collective.in.view().raw()),
               static_cast<std::byte*>(collective.out.view().raw()), std::move(details)};
-    if (k >= group_->rendezvous.ring() &&
-        !group_->rendezvous.is_over(k - group_->rendezvous.ring()))
-      block(Meeting(hold_, k - group_->rendezvous.ring(), sequence_, {.call = collective.call}));
+    if (k >= shared_->rendezvous.ring() &&
+        !shared_->rendezvous.is_over(k - shared_->rendezvous.ring()))
+      block(Meeting(hold_, k - shared_->rendezvous.ring(), sequence_, {.call = collective.call}));
     const auto meeting = std::make_shared<Meeting>(hold_, k, sequence_++, std::move(collective));
-    group_->rendezvous.post(rank(), k, std::move(post));
+    shared_->rendezvous.post(rank(), k, std::move(post));
     last_meeting_ = meeting;
     return meeting;
   }
@@ -217,7 +217,7 @@ class ThreadCommunicator final : public Communicator {
   double now() const { return world_.is_virtual() ? world_.clock(world_rank_).now() : 0; }
 
   const Hold hold_;
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<CommunicatorState> shared_;
   World& world_;
   const int world_rank_;
   std::uint64_t sequence_ = 0;  // collectives called
@@ -230,14 +230,17 @@ class ThreadCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, int rank) {
-  return std::make_unique<ThreadCommunicator>(std::move(group), rank);
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<CommunicatorState> shared,
+                                                int rank) {
+  return std::make_unique<ThreadCommunicator>(std::move(shared), rank);
 }
 
-std::shared_ptr<Group> make_world_group(const WorldOptions& options, const std::string& name) {
+std::shared_ptr<CommunicatorState> make_world_state(const WorldOptions& options,
+                                                    const std::string& name) {
   std::vector<int> ranks(static_cast<std::size_t>(options.ranks));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return std::make_shared<Group>(std::make_shared<World>(options), name, std::move(ranks));
+  return std::make_shared<CommunicatorState>(std::make_shared<World>(options), name,
+                                             std::move(ranks));
 }
 
 }  // namespace aisc::thread

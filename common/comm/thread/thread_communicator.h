@@ -4,14 +4,16 @@
 #include <memory>
 
 #include "common/comm/communicator.h"
-#include "common/comm/thread/group.h"
+#include "common/comm/thread/communicator_state.h"
 
 namespace aisc::thread {
 
-// Of `rank` of `group`; used by that rank's thread alone.
-std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group, int rank);
+// Of `rank` among those of `shared`; used by that rank's thread alone.
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<CommunicatorState> shared,
+                                                int rank);
 
-// The group of all ranks of a world.
-std::shared_ptr<Group> make_world_group(const WorldOptions& options, const std::string& name);
+// A world, and what the communicator of all its ranks shares.
+std::shared_ptr<CommunicatorState> make_world_state(const WorldOptions& options,
+                                                    const std::string& name);
 
 }  // namespace aisc::thread

@@ -44,7 +44,7 @@ void World::stop() {
   }
   helper_wake_.notify_all();
   if (helper_.joinable()) helper_.join();
-  jobs_.clear();  // they hold groups, and these the world
+  jobs_.clear();  // they hold communicators' states, and these the world
 }
 
 const std::string* World::keep(const std::string& name) {

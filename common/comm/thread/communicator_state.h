@@ -12,9 +12,10 @@
 
 namespace aisc::thread {
 
-struct Group : std::enable_shared_from_this<Group> {
-  // `ranks`: world ranks by rank of the group.
-  Group(std::shared_ptr<World> its_world, const std::string& its_name, std::vector<int> its_ranks);
+struct CommunicatorState : std::enable_shared_from_this<CommunicatorState> {
+  // `ranks`: world ranks by rank of the communicator.
+  CommunicatorState(std::shared_ptr<World> its_world, const std::string& its_name,
+                    std::vector<int> its_ranks);
 
   int size() const { return static_cast<int>(ranks.size()); }
   int world_rank(int rank) const { return ranks[static_cast<std::size_t>(rank)]; }

@@ -1,11 +1,11 @@
-#include "common/comm/thread/group.h"
+#include "common/comm/thread/communicator_state.h"
 
 #include <utility>
 
 namespace aisc::thread {
 
-Group::Group(std::shared_ptr<World> its_world, const std::string& its_name,
-             std::vector<int> its_ranks)
+CommunicatorState::CommunicatorState(std::shared_ptr<World> its_world, const std::string& its_name,
+                                     std::vector<int> its_ranks)
     : world(std::move(its_world)),
       name(world->keep(its_name)),
       ranks(std::move(its_ranks)),
