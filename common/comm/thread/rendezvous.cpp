@@ -54,6 +54,34 @@ Rendezvous::Rendezvous(CommunicatorState& shared)
   }
 }
 
+// How operation k goes. It has cell k % cell_count_ for itself: its caller has seen that operation
+// k - cell_count_ is over.
+//
+// 1. Each rank fills its entry of `posts` and counts itself in `arrived`. That is never set back:
+//    the last to arrive brings it to `ranks` in the cell's first use, to 2 * ranks in its second.
+// 2. The last to arrive compares the calls, cuts the operation into `pieces`, sets `unfinished` to
+//    their number, and stores k in `taken`, with nothing taken from front or back: k is *ready*.
+// 3. Operations are done in the order of their numbers: k *starts* when it is ready and
+//    `completed_` is k. Two ranks may bring that about together. make_ready() stores `taken` and
+//    then looks at `completed_`, complete() stores `completed_` and then looks at `taken`: at least
+//    one of them sees both. Where both do, both start k, and each piece is still taken only once.
+// 4. A single piece is done at once by whoever starts k. Several are a job: all who look for work
+//    call run_piece(), which takes a piece by adding 1 to the front or the back in `taken`.
+// 5. Whoever brings `unfinished` to 0 completes k: `completed_` becomes k + 1, the ranks are told,
+//    and k + 1 starts if it is ready.
+//
+// By hand: an all_reduce of 1 MiB on four ranks, chunk_bytes 256 KiB. k is 7, its cell is used for
+// the first time, and the ranks come in the order 0, 2, 3, 1; `taken` is (k, front, back).
+//   0, 2, 3 post    arrived 1, 2, 3; each then waits and looks for work
+//   1 posts         arrived 4: pieces 4, unfinished 4, taken (7, 0, 0); completed_ is 7: a job
+//   0 takes         taken (7, 1, 0), piece 0            the lower half of the ranks: from the front
+//   2 takes         taken (7, 1, 1), piece 3            the upper half: from the back
+//   3 takes         taken (7, 1, 2), piece 2
+//   1 takes         taken (7, 2, 2), piece 1            2 + 2 of 4: the job leaves the queue
+//   the last ends   unfinished 0, completed_ 8: is_over(7)
+// A piece is a quarter of the buffer: it is read from all four ranks, added in the order of ranks,
+// and written to all four. Of 16 KiB (inline_bytes) there would have been one piece, and rank 1
+// would have done it inside post().
 void Rendezvous::post(int rank, std::uint64_t k, Post post) {
   Cell& here = cell(k);
   const auto r = static_cast<std::size_t>(rank), ranks = static_cast<std::size_t>(shared_.size());
@@ -99,9 +127,7 @@ bool Rendezvous::check(const Cell& here) const {
   return true;
 }
 
-// The last to arrive: cuts the operation into pieces. From the store of `taken` on, others may
-// work. Either this rank sees that the operation before is over, or who completes that one sees
-// that this one is ready (both may, which does no harm).
+// The last to arrive cuts the operation into pieces. From the last store on others may work.
 void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
   const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(shared_.size()));
   const Extent extent = extent_of(posts);
@@ -119,7 +145,8 @@ void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
     cuts =
         std::min({cuts, extent.row_elements, static_cast<std::int64_t>(kSideMask) / extent.rows});
   }
-  here.taken.store(~std::uint64_t{0});  // who still looks at the cell's last use takes nothing
+  // Who still looks at the cell's last use must not take one of the new pieces for an old one.
+  here.taken.store(~std::uint64_t{0});
   const std::int64_t pieces = std::max<std::int64_t>(1, extent.rows * cuts);
   here.pieces.store(pieces, std::memory_order_relaxed);
   here.unfinished.store(pieces, std::memory_order_relaxed);

@@ -52,8 +52,38 @@ bool World::is_over_by_now(int rank, const Waitable& what) {
   return has_failed() || (what.over() && what.end_seconds() <= clock(rank).now());
 }
 
-// First looks for a while, which is enough when all ranks have a core each; then sleeps until
-// something that it waits for is over, doing jobs that come up.
+// A rank waits in two stages.
+//
+// It *looks*: for `looks_` rounds it asks whether something of `what` is over, and does pieces of
+// jobs meanwhile; each piece begins the count anew. Where every rank has a core of its own most
+// waits end here, and nobody sleeps. In virtual time `looks_` is 0.
+//
+// Then, under the lock, it goes round a loop until it is *settled* (is_settled) or the world has
+// failed. A round does one thing, the first of these that applies:
+//   - There is a job: it does a piece.
+//   - The deadline has passed: the world fails; or it has a new deadline, if what it waits for is
+//     being worked on: with Mode::First nobody's call is missing, or in virtual time jobs were done
+//     since.
+//   - Others run: it parks. `running_` counts the ranks that are neither parked nor finished; who
+//     wakes a rank counts it at once, before its thread goes on, so that nobody overlooks it.
+//   - It is the last awake: what is to happen next must happen here. decide() brings the earliest
+//     event about. If there is none, nobody is left who could end any wait. That is a deadlock, and
+//     the world fails at once. In wall time there is never an event.
+//
+// Who is to blame, diagnose() finds (backend/diagnose.h). missing_of(rank) is whose calls the rank
+// still needs. From rank to rank it goes on to the lowest of these that itself waits; where it
+// comes to a rank again it names the cycle. If there is none, it names the first ranks on its way
+// that are missing and do not wait, and what they called last.
+//
+// By hand, in wall time: of four ranks 0, 1 and 2 call barrier, then 3 waits for a message from 0.
+//   rank 0 parks   running_ 3, parked_ 1
+//   rank 1 parks   running_ 2, parked_ 2
+//   rank 2 parks   running_ 1, parked_ 3
+//   rank 3 comes   no job, running_ is 1, decide() finds nothing: diagnose(3)
+//                  3 misses 0, which waits; 0 misses 3, which waits: a cycle of 3 and 0
+//   it fails       which wakes all: running_ 4, parked_ 0; each of the four throws the same error
+// Had rank 3 returned instead, its finish() would have been the last awake: the barrier of rank 0
+// misses rank 3, which does not wait, and whose last call the error tells.
 std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mode mode) {
   RankState& me = state(rank);
   std::size_t index = mode == Mode::Earliest ? kNone : first_over(what);
@@ -110,8 +140,9 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
   return index;
 }
 
-// A rank sleeps here, and nowhere else. Whoever makes something `over` looks at `parked` after it,
-// this rank looks whether it is over after setting `parked`: one of them sees the other.
+// A rank sleeps here, and nowhere else. Whoever makes something `over` looks at `parked` after it
+// (notify), this rank looks whether it is over after setting `parked`: one of them sees the other.
+// notify() then needs the lock, which this rank holds until it sleeps: no waking is lost.
 void World::park(RankState& me, Lock& lock, Time deadline) {
   me.woken = false;
   me.parked.store(true);
@@ -152,8 +183,33 @@ void World::send_by_wire(WireMessage message) {
   wire_messages_.push(sent, from, issue, part, std::move(message));
 }
 
-// Virtual time, when every rank waits: what is known so far is all that can happen up to the
-// earliest of these events, so that it may happen now. True if there was one.
+// Virtual time. The threads of ranks run in any order, and what passes on links does not depend on
+// it: both sides bring their own times. Three things do, and are decided here: which message goes
+// next over cards or wires, which of several operations ends first (wait_any, Mode::Earliest), and
+// whether an operation is over by its rank's time (done(), Mode::Ask).
+//
+// The caller is the last awake, so every rank is parked, has finished, or is the caller; who sleeps
+// may be asked for its clock and its operations. The events that are known:
+//   - the first of `wire_messages_`, at the time at which it was sent;
+//   - a rank in wait_any of whose operations some are over, at the earliest end of these, or at its
+//     own time if that is later;
+//   - a rank in done(), at its own time.
+// Whatever else will happen follows from one of these, and nothing takes less than no time: so it
+// happens no earlier than the earliest event, which may therefore happen now. A message passes and
+// is delivered, which may end operations and wake their ranks. A rank is told that it is `decided`
+// and goes on. Of events at one time messages go first, so that what they end counts, then the
+// lowest rank. True if there was an event; the next one is looked for when all wait again.
+//
+// By hand: nodes {0, 1} and {2, 3} have a card each, latency 1, and a message passes for 2. Rank 0
+// sends to 2 at 5, rank 1 to 3 at 3, and both wait; rank 2 waits for its message; rank 3 asks at 4
+// whether its message is there. All wait, whichever thread was first.
+//   decide   events: 1 -> 3 sent at 3, rank 3 asks at 4, 0 -> 2 sent at 5. The first message passes
+//            from 3 + 1 = 4 to 6; until then both cards are taken. Rank 1 goes on at 6. Rank 3
+//            hears that its message is over at 6, so not at 4; it waits for it. Both then return.
+//   decide   event: 0 -> 2 sent at 5. It passes from max(5 + 1, 6) = 6 to 8; 0 and 2 go on at 8.
+// Had 0 -> 2 passed first because rank 0's thread was first, 1 -> 3 would have passed from 8 to 10.
+// And had rank 3 asked at 2, its question would have been the earliest event: the message cannot be
+// there by then.
 bool World::decide(Lock& lock) {
   RankState* first = nullptr;
   double first_seconds = std::numeric_limits<double>::infinity();
