@@ -163,6 +163,26 @@ TEST(Nodes, MessagesThatShareACardPassInOrderOfSending) {
   EXPECT_EQ(times[2], kCardLatency + 2 * kCardBytes);
 }
 
+// The case of four ranks by which world_wait.cpp explains what happens next.
+TEST(Nodes, QuestionIsAnsweredWhenNothingEarlierCanHappen) {
+  for (const int asks_at : {4, 2}) {
+    const auto times = end_times({.ranks = 4, .network = nodes(1)}, [&](Rank rank) {
+      const int me = rank.world.rank();
+      if (me == 1) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      rank.clock.advance(kCardLatency * std::array{5, 3, 0, asks_at}[static_cast<std::size_t>(me)]);
+      if (me < 2) return rank.world.send(f32(rank, 256), me + 2).wait();
+      Work received = rank.world.recv(f32(rank, 256), me - 2);
+      if (me == 3) {
+        EXPECT_FALSE(received.done());
+      }
+      received.wait();
+    });
+    ASSERT_EQ(kCardBytes, 2 * kCardLatency);
+    EXPECT_EQ(times, (std::vector{8 * kCardLatency, 6 * kCardLatency, 8 * kCardLatency,
+                                  6 * kCardLatency}));
+  }
+}
+
 TEST(Nodes, MessagesThatDoNotShareACardDoNotWait) {
   const auto times = across_nodes(2, 0, 0);
   EXPECT_EQ(times[2], kCardLatency + kCardBytes);

@@ -127,7 +127,7 @@ bool Rendezvous::check(const Cell& here) const {
   return true;
 }
 
-// The last to arrive cuts the operation into pieces. From the last store on others may work.
+// The last to arrive cuts the operation into pieces. As soon as `taken` names k others may work.
 void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
   const std::span<const Post> posts(here.posts.get(), static_cast<std::size_t>(shared_.size()));
   const Extent extent = extent_of(posts);
