@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "common/comm/communicator.h"
-#include "common/comm/mpi/world.h"
+#include "common/comm/mpi/engine.h"
 
 namespace aisc::mpi {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/comm/mpi/world.h"
+#include "common/comm/mpi/engine.h"
 #include "common/comm/plan.h"
 
 namespace aisc::mpi {

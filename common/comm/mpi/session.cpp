@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "common/comm/backend/processes.h"
-#include "common/comm/mpi/world.h"
+#include "common/comm/mpi/engine.h"
 #include "common/core/error.h"
 
 namespace aisc {

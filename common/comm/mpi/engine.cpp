@@ -1,6 +1,6 @@
-// Messages: posted and moved on. Waiting is in world_wait.cpp, what ranks tell each other beside
-// their messages in world_control.cpp.
-#include "common/comm/mpi/world.h"
+// Messages: posted and moved on. Waiting is in engine_wait.cpp, what ranks tell each other beside
+// their messages in watchdog.cpp.
+#include "common/comm/mpi/engine.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/comm/mpi/engine.h"
 #include "common/comm/mpi/operation.h"
-#include "common/comm/mpi/world.h"
 #include "common/core/error.h"
 
 namespace aisc::mpi {
