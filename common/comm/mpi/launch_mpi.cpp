@@ -36,12 +36,13 @@ void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& opt
   if (const auto cores = board.own_cores(); cores && options.bind)
     pthread_setaffinity_np(pthread_self(), sizeof *cores, &*cores);
   const std::unique_ptr<Device> device = make_device(options.device, board.rank_on_node());
-  Clock clock = Clock::wall(world->origin());
+  Clock clock = Clock::wall(world->watchdog.origin());
   Trace trace(clock, world->rank());
   trace.record(options.record_trace);
-  world->attach(&clock, &trace);
+  world->clock = &clock;
+  world->trace = &trace;
   std::unique_ptr<Communicator> communicator =
-      connect_gpus(mpi::make_communicator(world, world->world_group()), *device, options);
+      connect_gpus(mpi::make_communicator(world, world->everybody), *device, options);
   communicator->use_plans(options.plans);
   if (options.decorate) communicator = options.decorate(std::move(communicator));
   body(Rank{*communicator, *device, clock, trace});
@@ -68,13 +69,14 @@ void launch_processes(const LaunchOptions& options, const std::function<void(Ran
       exception = std::current_exception();
       const std::string what = what_now(mine.not_implemented);
       // What a rank throws because another failed is not the cause, though it may come first.
-      mine.kind = what == world->failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
+      mine.kind = what == world->watchdog.failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
       mine.text = mine.not_implemented ? what : fmt::format("rank {}: {}", world->rank(), what);
-      world->fail(fmt::format("rank {} failed: {}", world->rank(), what));
+      world->watchdog.fail(fmt::format("rank {} failed: {}", world->rank(), what));
     }
   }).join();
-  world->attach(nullptr, nullptr);
-  const Outcome outcome = world->finish(mine);
+  world->clock = nullptr;
+  world->trace = nullptr;
+  const Outcome outcome = world->watchdog.finish(mine);
   world->close();
   if (exception && session.size() == 1) std::rethrow_exception(exception);
   if (outcome.kind == Outcome::Kind::Returned) return;

@@ -21,18 +21,18 @@ class PendingCall final : public PendingOperation {
  public:
   PendingCall(std::shared_ptr<World> world, std::shared_ptr<Operation> what)
       : world_(std::move(world)), what_(std::move(what)) {
-    const Trace* trace = world_->trace();
+    const Trace* trace = world_->trace;
     if (!trace || !trace->is_recording()) return;
-    world_->set_traced();
-    issued_seconds_ = world_->clock()->now();
+    world_->is_traced = true;
+    issued_seconds_ = world_->clock->now();
   }
 
   void wait() override {
     Operation* const one[] = {what_.get()};
     try {
-      world_->block(one);
+      world_->engine.block(one);
     } catch (...) {
-      world_->wait_for_quiet(what_->shared_group());
+      world_->watchdog.wait_for_quiet(what_->shared_members());
       what_->release();
       throw;
     }
@@ -43,13 +43,14 @@ class PendingCall final : public PendingOperation {
   void abandon() noexcept override {
     try {
       if (std::uncaught_exceptions() > 0 && !what_->over())
-        world_->fail(fmt::format("{}: rank {} left by an exception while its {} was under way",
-                                 what_->group().name, world_->rank(), to_string(what_->call)));
+        world_->watchdog.fail(
+            fmt::format("{}: rank {} left by an exception while its {} was under way",
+                        what_->members().name, world_->rank(), to_string(what_->call)));
       wait();
     } catch (...) {
     }
   }
-  bool done() override { return world_->ask(*what_); }
+  bool done() override { return world_->engine.ask(*what_); }
   std::size_t wait_any(std::span<PendingOperation* const> operations) override {
     std::vector<Operation*> all;
     for (PendingOperation* operation : operations) {
@@ -58,18 +59,18 @@ class PendingCall final : public PendingOperation {
         fail("wait_any: the operations belong to different ranks");
       all.push_back(mine->what_.get());
     }
-    return world_->block(all);
+    return world_->engine.block(all);
   }
 
  private:
   void add_to_trace() {
-    Trace* trace = world_->trace();
+    Trace* trace = world_->trace;
     if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
     const Time ended = what_->end_time();
-    const Clock& clock = *world_->clock();
+    const Clock& clock = *world_->clock;
     const double end = ended == Time() ? clock.now() : clock.seconds_at(ended);
     const std::string lane =
-        what_->group().name + (what_->channel == Channel::Direct ? " messages" : "");
+        what_->members().name + (what_->channel == Channel::Direct ? " messages" : "");
     trace->add(lane, to_string(what_->call), std::min(issued_seconds_, end), end);
   }
 
@@ -78,9 +79,9 @@ class PendingCall final : public PendingOperation {
   double issued_seconds_ = 0;
 };
 
-int rank_in(const Group& group, int world_rank) {
-  const auto at = std::find(group.ranks.begin(), group.ranks.end(), world_rank);
-  return static_cast<int>(at - group.ranks.begin());
+int rank_in(const Members& members, int world_rank) {
+  const auto at = std::find(members.ranks.begin(), members.ranks.end(), world_rank);
+  return static_cast<int>(at - members.ranks.begin());
 }
 
 // What ranks tell each other to split.
@@ -92,17 +93,17 @@ struct SplitPart {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(std::shared_ptr<World> world, std::shared_ptr<Group> group)
-      : Communicator(rank_in(*group, world->rank()), group->size(), group->name),
+  MpiCommunicator(std::shared_ptr<World> world, std::shared_ptr<Members> members)
+      : Communicator(rank_in(*members, world->rank()), members->size(), members->name),
         world_(std::move(world)),
-        group_(std::move(group)) {}
+        members_(std::move(members)) {}
 
  private:
   Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
-    const auto exchange = std::make_shared<Exchange>(world_, group_, call, messages_, transfers);
+    const auto exchange = std::make_shared<Exchange>(world_, members_, call, messages_, transfers);
     {
-      const World::Entry entry(*world_);
-      world_->begin(call, messages_++, name());
+      const Engine::Entry entry(world_->engine);
+      world_->watchdog.begin(call, messages_++, name());
       exchange->start();
     }
     return work(exchange);
@@ -118,7 +119,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void do_check() override {
-    if (world_->has_failed()) fail(world_->failure());
+    if (world_->watchdog.has_failed()) fail(world_->watchdog.failure());
   }
 
   // Programs repeat themselves: the last plans are kept.
@@ -137,11 +138,11 @@ class MpiCommunicator final : public Communicator {
 
   Work run(Collective collective, std::shared_ptr<const Plan> plan) {
     const Call call = collective.call;
-    const auto plan_run = std::make_shared<PlanRun>(world_, group_, std::move(collective),
+    const auto plan_run = std::make_shared<PlanRun>(world_, members_, std::move(collective),
                                                     std::move(plan), sequence_);
     {
-      const World::Entry entry(*world_);
-      world_->begin(call, sequence_++, name());
+      const Engine::Entry entry(world_->engine);
+      world_->watchdog.begin(call, sequence_++, name());
       PlanRun::enter(plan_run);
     }
     return work(plan_run);
@@ -165,11 +166,11 @@ class MpiCommunicator final : public Communicator {
 
     for (std::size_t r = 1; r < n; ++r)
       if (const std::string_view a = parts[0].name, b = parts[r].name; a != b) {
-        world_->fail(
+        world_->watchdog.fail(
             fmt::format("{}: rank {} called split(\"{}\") where rank {} called "
                         "split(\"{}\")",
-                        this->name(), group_->ranks[r], b, group_->ranks[0], a));
-        fail(world_->failure());
+                        this->name(), members_->ranks[r], b, members_->ranks[0], a));
+        fail(world_->watchdog.failure());
       }
     std::int64_t id = 0;
     std::vector<std::tuple<int, int>> members;  // key, rank
@@ -178,15 +179,15 @@ class MpiCommunicator final : public Communicator {
       if (parts[r].color == color) members.emplace_back(parts[r].key, static_cast<int>(r));
     }
     {
-      const World::Entry entry(*world_);
-      world_->take_id(id);
+      const Engine::Entry entry(world_->engine);
+      world_->session.take_id(id);
     }
     if (color < 0) return nullptr;
     std::sort(members.begin(), members.end());
     std::vector<int> ranks;
     for (const auto& [its_key, r] : members)
-      ranks.push_back(group_->ranks[static_cast<std::size_t>(r)]);
-    return make_communicator(world_, std::make_shared<Group>(std::move(name), ranks, id));
+      ranks.push_back(members_->ranks[static_cast<std::size_t>(r)]);
+    return make_communicator(world_, std::make_shared<Members>(std::move(name), ranks, id));
   }
 
   Work work(std::shared_ptr<Operation> what) {
@@ -194,7 +195,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   const std::shared_ptr<World> world_;
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<Members> members_;
   std::uint64_t sequence_ = 0;  // collectives called
   std::uint64_t messages_ = 0;  // exchanges called
   std::deque<std::pair<Call, std::shared_ptr<const Plan>>> kept_;
@@ -203,8 +204,8 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<World> world,
-                                                std::shared_ptr<Group> group) {
-  return std::make_unique<MpiCommunicator>(std::move(world), std::move(group));
+                                                std::shared_ptr<Members> members) {
+  return std::make_unique<MpiCommunicator>(std::move(world), std::move(members));
 }
 
 }  // namespace aisc::mpi

@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "common/comm/communicator.h"
-#include "common/comm/mpi/engine.h"
+#include "common/comm/mpi/world.h"
 
 namespace aisc::mpi {
 
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<World> world,
-                                                std::shared_ptr<Group> group);
+                                                std::shared_ptr<Members> members);
 
 }  // namespace aisc::mpi

@@ -28,22 +28,23 @@ bool same(const Piece& a, const Piece& b) {
 
 }  // namespace
 
-Operation::Operation(std::shared_ptr<World> world, std::shared_ptr<Group> group,
+Operation::Operation(std::shared_ptr<World> world, std::shared_ptr<Members> members,
                      Channel its_channel, const Call& its_call, std::uint64_t its_sequence)
     : call(its_call),
       sequence(its_sequence),
       channel(its_channel),
       world_(std::move(world)),
-      group_(std::move(group)) {}
+      members_(std::move(members)) {}
 
 void Operation::set_over() {
-  if (world_->is_traced()) end_time_ = std::chrono::steady_clock::now();
+  if (world_->is_traced) end_time_ = std::chrono::steady_clock::now();
   over_.store(true, std::memory_order_release);
 }
 
-Exchange::Exchange(std::shared_ptr<World> world, std::shared_ptr<Group> group, const Call& its_call,
-                   std::uint64_t its_sequence, std::span<const Transfer> transfers)
-    : Operation(std::move(world), std::move(group), Channel::Direct, its_call, its_sequence) {
+Exchange::Exchange(std::shared_ptr<World> world, std::shared_ptr<Members> members,
+                   const Call& its_call, std::uint64_t its_sequence,
+                   std::span<const Transfer> transfers)
+    : Operation(std::move(world), std::move(members), Channel::Direct, its_call, its_sequence) {
   for (const Transfer& t : transfers) {
     ins_.push_back(t.in.share());
     outs_.push_back(t.out.share());
@@ -56,7 +57,7 @@ Exchange::Exchange(std::shared_ptr<World> world, std::shared_ptr<Group> group, c
 
 void Exchange::start() {
   if (messages_.empty()) return set_over();
-  world().post(shared_from_this());
+  world().engine.post(shared_from_this());
 }
 
 void Exchange::release() {
@@ -64,9 +65,10 @@ void Exchange::release() {
   outs_.clear();
 }
 
-PlanRun::PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Collective collective,
-                 std::shared_ptr<const Plan> plan, std::uint64_t its_sequence)
-    : Operation(std::move(world), std::move(group), Channel::Plan, collective.call, its_sequence),
+PlanRun::PlanRun(std::shared_ptr<World> world, std::shared_ptr<Members> members,
+                 Collective collective, std::shared_ptr<const Plan> plan,
+                 std::uint64_t its_sequence)
+    : Operation(std::move(world), std::move(members), Channel::Plan, collective.call, its_sequence),
       collective_(std::move(collective)),
       plan_(std::move(plan)) {
   if (plan_->scratch_count == 0) return;
@@ -76,7 +78,7 @@ PlanRun::PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Col
 }
 
 void PlanRun::enter(const std::shared_ptr<PlanRun>& run) {
-  std::deque<std::shared_ptr<Operation>>& lane = run->group().lane;
+  std::deque<std::shared_ptr<Operation>>& lane = run->members().lane;
   lane.push_back(run);
   if (lane.size() == 1 && run->advance()) lane.pop_front();
 }
@@ -85,7 +87,7 @@ void PlanRun::enter(const std::shared_ptr<PlanRun>& run) {
 void PlanRun::group_over() {
   finish_step();
   ++step_;
-  std::deque<std::shared_ptr<Operation>>& lane = group().lane;
+  std::deque<std::shared_ptr<Operation>>& lane = members().lane;
   while (!lane.empty() && static_cast<PlanRun&>(*lane.front()).advance()) lane.pop_front();
 }
 
@@ -114,7 +116,7 @@ void PlanRun::post_step() {
     messages_.push_back({is_send, action.peer, data(piece), piece.count, call.dtype});
     sums_.push_back(is_send ? nullptr : sum_of(action));
   }
-  world().post(shared_from_this());
+  world().engine.post(shared_from_this());
 }
 
 bool PlanRun::share_memory(const Piece& a, const Piece& b) const {

@@ -6,23 +6,23 @@
 #include <memory>
 #include <vector>
 
-#include "common/comm/mpi/engine.h"
+#include "common/comm/mpi/world.h"
 #include "common/comm/plan.h"
 
 namespace aisc::mpi {
 
-// Everything but over() and the constants under the world's lock.
+// Everything but over() and the constants under the engine's lock.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
-  Operation(std::shared_ptr<World> world, std::shared_ptr<Group> group, Channel its_channel,
+  Operation(std::shared_ptr<World> world, std::shared_ptr<Members> members, Channel its_channel,
             const Call& its_call, std::uint64_t its_sequence);
   virtual ~Operation() = default;
 
   bool over() const { return over_.load(std::memory_order_acquire); }
   const std::vector<Message>& messages() const { return messages_; }
   const Message& message(std::size_t index) const { return messages_[index]; }
-  Group& group() const { return *group_; }
-  const std::shared_ptr<Group>& shared_group() const { return group_; }
+  Members& members() const { return *members_; }
+  const std::shared_ptr<Members>& shared_members() const { return members_; }
   World& world() const { return *world_; }
   Time end_time() const { return end_time_; }  // once over; measured only while tracing
 
@@ -38,7 +38,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const Channel channel;
 
  protected:
-  friend class World;
+  friend class Engine;
   void set_over();
 
   std::vector<Message> messages_{};
@@ -46,14 +46,14 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  private:
   const std::shared_ptr<World> world_;
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<Members> members_;
   std::atomic<bool> over_ = false;
   Time end_time_{};
 };
 
 class Exchange final : public Operation {
  public:
-  Exchange(std::shared_ptr<World> world, std::shared_ptr<Group> group, const Call& call,
+  Exchange(std::shared_ptr<World> world, std::shared_ptr<Members> members, const Call& call,
            std::uint64_t sequence, std::span<const Transfer> transfers);
   void start();
 
@@ -70,14 +70,14 @@ class Exchange final : public Operation {
 // taken part by part as it arrives, while it is in the cache.
 class PlanRun final : public Operation {
  public:
-  PlanRun(std::shared_ptr<World> world, std::shared_ptr<Group> group, Collective collective,
+  PlanRun(std::shared_ptr<World> world, std::shared_ptr<Members> members, Collective collective,
           std::shared_ptr<const Plan> plan, std::uint64_t sequence);
   static void enter(const std::shared_ptr<PlanRun>& run);  // into its lane
 
   void received(std::size_t index, std::size_t begin, std::size_t bytes) override;
   void group_over() override;
   void release() override;
-  const Operation& runs_first() const override { return *group().lane.front(); }
+  const Operation& runs_first() const override { return *members().lane.front(); }
 
  private:
   bool advance();

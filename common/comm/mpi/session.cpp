@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "common/comm/backend/processes.h"
-#include "common/comm/mpi/engine.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -73,6 +73,18 @@ Session::Session() {
   id_limit_ = (found ? *highest_tag : 32767) / kTagsPerId;
   board_ = std::make_unique<Board>(comm_, rank_);
   yields_ = read_yields();
+}
+
+void Session::take_id(std::int64_t id) {
+  if (id >= id_limit_)
+    fail(fmt::format("this MPI library has tags for {} communicators, no more", id_limit_));
+  next_id = std::max(next_id, id + 1);  // others may have told of higher ones
+}
+
+std::int64_t Session::take_next_id() {
+  const std::int64_t id = next_id;
+  take_id(id);
+  return id;
 }
 
 // When the process exits. A rank that calls exit() in the middle of a launch ends all of them:

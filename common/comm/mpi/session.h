@@ -15,7 +15,7 @@ namespace aisc::mpi {
 // Throws Error with MPI's text where `status` is one.
 void require(int status, const char* call);
 
-class World;
+struct World;
 
 class Session {
  public:
@@ -38,7 +38,9 @@ class Session {
   // Identities of communicators. A message's tag is made of its communicator's, so that no two
   // communicators that share a pair of ranks ever have the same.
   std::int64_t next_id = 0;
-  std::int64_t id_limit() const { return id_limit_; }
+  // That all members of a new communicator have agreed on. Throws Error where there are no more.
+  void take_id(std::int64_t id);
+  std::int64_t take_next_id();
   static constexpr int kTagsPerId = 4;
 
   World* running = nullptr;  // the launch in progress

@@ -1,13 +1,15 @@
-// What the ranks of a launch tell each other beside their messages: who has come, failed, returned,
-// and what they are doing.
+// What the ranks of a launch tell each other beside their programs' messages: that they have come,
+// failed, returned.
+#include "common/comm/mpi/watchdog.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <deque>
 #include <utility>
 
-#include "common/comm/mpi/engine.h"
 #include "common/comm/mpi/operation.h"
 #include "common/core/error.h"
 
@@ -16,66 +18,59 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kStuckExitStatus = 70;   // EX_SOFTWARE of sysexits.h
-constexpr auto kGrace = 2s;            // for others to answer after a failure
-constexpr auto kAnswerTime = 1s;       // for a question
-constexpr auto kReturnedTime = 300ms;  // after which nothing more comes of a rank that has returned
+constexpr int kStuckExitStatus = 70;  // EX_SOFTWARE of sysexits.h
+constexpr auto kGrace = 2s;           // for others to answer after a failure
 
 }  // namespace
 
-void Control::set_text(const std::string& its_text) {
-  const std::size_t length = std::min(its_text.size(), sizeof text - 1);
-  std::memcpy(text, its_text.data(), length);
-  text[length] = '\0';
+Watchdog::Watchdog(Session& session, const LaunchOptions& options, Engine& engine)
+    : session_(session),
+      options_(options),
+      engine_(engine),
+      timeout_(std::chrono::duration_cast<std::chrono::nanoseconds>(
+          std::chrono::duration<double>(options.timeout_seconds))),
+      control_tag_(static_cast<int>(session.take_next_id()) * Session::kTagsPerId),
+      origin_(std::chrono::steady_clock::now()),
+      peers_(static_cast<std::size_t>(session.size())) {
+  Slot& slot = session_.board().mine();
+  slot.finished = false;
+  slot.last_call.clear();
+  slot.waits_in.clear();
 }
 
-std::size_t Control::bytes() const { return offsetof(Control, text) + std::strlen(text) + 1; }
-
-bool World::all(bool (*is)(const Peer&)) const {
+bool Watchdog::all(bool (*is)(const Peer&)) const {
   return std::all_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.gone || is(p); });
 }
 
-void World::receive_control() {
-  MPI_Request* request = add({.kind = Flight::Kind::ControlRecv});
-  require(MPI_Irecv(&control_in_, sizeof(Control), MPI_BYTE, MPI_ANY_SOURCE, control_tag_,
-                    session_.comm(), request),
-          "MPI_Irecv");
+std::string Watchdog::ranks_that(const std::function<bool(const Peer&)>& is) const {
+  std::string who;
+  for (int r = 0; r < session_.size(); ++r)
+    if (is(peer(r))) who += (who.empty() ? "" : ", ") + std::to_string(r);
+  return who;
 }
 
-// A rank that cannot be told is found out otherwise.
-void World::send(int to, std::shared_ptr<const Control> control) {
-  if (to == rank() || peers_[static_cast<std::size_t>(to)].gone) return;
-  MPI_Request* request =
-      add({.kind = Flight::Kind::ControlSend, .is_send = true, .control = control});
-  if (MPI_Isend(control.get(), static_cast<int>(control->bytes()), MPI_BYTE, to, control_tag_,
-                session_.comm(), request) == MPI_SUCCESS)
-    return;
-  flights_.pop_back();
-  requests_.pop_back();
+void Watchdog::send(int to, std::shared_ptr<const Control> control) {
+  if (to != session_.rank() && !peer(to).gone)
+    engine_.send_control(to, control_tag_, std::move(control));
 }
 
-void World::send_to_all(const Control& control) {
+void Watchdog::send_to_all(const Control& control) {
   const auto shared = std::make_shared<const Control>(control);
-  for (int r = 0; r < size(); ++r) send(r, shared);
+  for (int r = 0; r < session_.size(); ++r) send(r, shared);
 }
 
 // Everybody reports to rank 0, which lets all go on.
-void World::meet_all() {
-  const Entry entry(*this);
-  receive_control();
+void Watchdog::meet_all() {
+  engine_.receive_control(control_in_, control_tag_);
   const double seconds = options_.timeout_seconds;
   const Time deadline = std::chrono::steady_clock::now() + timeout_;
-  Control control{.check_calls = options_.check_calls, .message_bytes = message_bytes_};
-  if (rank() == 0) {
-    peers_[0].hello = true;
+  Control control{.check_calls = options_.check_calls, .message_bytes = options_.message_bytes};
+  if (session_.rank() == 0) {
+    me().hello = true;
     const auto all_came = [&] { return failed_ || all([](const Peer& p) { return p.hello; }); };
-    if (!wait_until(all_came, deadline)) {
-      std::string who;
-      for (int r = 0; r < size(); ++r)
-        if (!peers_[static_cast<std::size_t>(r)].hello)
-          who += (who.empty() ? "" : ", ") + std::to_string(r);
-      fail_inside(fmt::format("launch: rank {} has not come after {:.1f} s", who, seconds));
-    }
+    if (!engine_.wait_until(all_came, deadline))
+      fail_inside(fmt::format("launch: rank {} has not come after {:.1f} s",
+                              ranks_that([](const Peer& p) { return !p.hello; }), seconds));
     const auto since = [](Time from, Time to) {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count();
     };
@@ -89,29 +84,34 @@ void World::meet_all() {
   } else {
     send(0, std::make_shared<const Control>(control));
     // Rank 0 names who is missing; this is for the case that it is rank 0.
-    if (!wait_until([&] { return failed_ || has_go_; }, deadline + kGrace))
+    if (!engine_.wait_until([&] { return failed_ || has_go_; }, deadline + kGrace))
       fail_inside(fmt::format("launch: rank 0 has not come after {:.1f} s", seconds));
   }
   if (!has_go_) {
     session_.broken = true;  // to finalize is to meet as well
-    aisc::fail(failure_);
+    throw_failure();
   }
-  session_.running = this;
-  handle_term();
-  helper_ = std::thread([this] { help(); });
 }
 
-void World::handle(const Control& control, int from) {
-  Peer& peer = peers_[static_cast<std::size_t>(from)];
+// The next is received before this one is handled.
+void Watchdog::received(int from) {
+  const Control control = control_in_;
+  engine_.receive_control(control_in_, control_tag_);
+  handle(control, from);
+}
+
+void Watchdog::handle(const Control& control, int from) {
+  Peer& peer = this->peer(from);
   switch (control.kind) {
     case Control::Kind::Hello:
       peer.hello = true;
-      if (control.check_calls != options_.check_calls || control.message_bytes != message_bytes_)
+      if (control.check_calls != options_.check_calls ||
+          control.message_bytes != options_.message_bytes)
         fail_inside(
             fmt::format("launch: rank {} has check_calls {}, message_bytes {}; rank 0 has "
                         "{}, {}",
                         from, control.check_calls, control.message_bytes, options_.check_calls,
-                        message_bytes_));
+                        options_.message_bytes));
       break;
     case Control::Kind::Go: {
       if (has_go_) break;
@@ -152,21 +152,28 @@ void World::handle(const Control& control, int from) {
   }
 }
 
-void World::fail(const std::string& message) {
-  const Entry entry(*this);
+void Watchdog::begin(const Call& call, std::uint64_t sequence, const std::string& communicator) {
+  if (failed_) throw_failure();
+  session_.board().mine().last_call.set(call, sequence, communicator);
+}
+
+void Watchdog::fail(const std::string& message) {
+  const Engine::Entry entry(engine_);
   fail_inside(message);
 }
 
-std::string World::failure() {
-  const Entry entry(*this);
+std::string Watchdog::failure() {
+  const Engine::Entry entry(engine_);
   return failure_;
 }
 
+void Watchdog::throw_failure() const { aisc::fail(failure_); }
+
 // From here on nothing is posted, and receives are called back, so that the memory behind them may
 // be freed. Those that a message has found already end by themselves.
-void World::fail_inside(const std::string& message, int gone, bool tell) {
+void Watchdog::fail_inside(const std::string& message, int gone, bool tell) {
   if (gone >= 0) {
-    peers_[static_cast<std::size_t>(gone)].gone = true;
+    peer(gone).gone = true;
     session_.broken = true;
   }
   if (failed_) return;
@@ -178,39 +185,28 @@ void World::fail_inside(const std::string& message, int gone, bool tell) {
     control.set_text(message);
     send_to_all(control);
   }
-  for (std::size_t i = 0; i < flights_.size(); ++i)
-    if (!flights_[i].is_send && flights_[i].kind != Flight::Kind::ControlRecv)
-      MPI_Cancel(&requests_[i]);
+  engine_.call_back_receives();
   tell_when_quiet();
 }
 
-void World::tell_when_quiet() {
-  if (quiet_told_ || receives_ > 0) return;
-  quiet_told_ = peers_[static_cast<std::size_t>(rank())].quiet = true;
+void Watchdog::tell_when_quiet() {
+  if (quiet_told_ || engine_.is_receiving()) return;
+  quiet_told_ = me().quiet = true;
   send_to_all({.kind = Control::Kind::Quiet});
 }
 
 // A message that nobody will receive touches nothing: when no rank has a receive open, sends are as
 // good as over.
-void World::wait_for_quiet(const std::shared_ptr<Group>& group) {
-  std::deque<std::shared_ptr<Operation>> dropped;  // after the lock: the last may hold the group
-  const Entry entry(*this);
-  wait_until([&] { return all([](const Peer& p) { return p.quiet; }); }, quiet_deadline_);
-  group->drop_operations(dropped);
+void Watchdog::wait_for_quiet(const std::shared_ptr<Members>& members) {
+  std::deque<std::shared_ptr<Operation>> dropped;  // after the lock: the last may hold the members
+  const Engine::Entry entry(engine_);
+  engine_.wait_until([&] { return all([](const Peer& p) { return p.quiet; }); }, quiet_deadline_);
+  members->drop_operations(dropped);
 }
 
-void World::note_gone(int gone) {
-  if (failed_) return fail_inside({}, gone);
-  const Slot* slot = session_.board().slot_of(gone);
-  const auto last = slot ? slot->last_call.get() : std::nullopt;
-  fail_inside(fmt::format("rank {} (process {}) is gone{}", gone, slot ? slot->pid : 0,
-                          last ? "; its last call was " + to_string(*last) : ""),
-              gone);
-}
-
-Outcome World::finish(const Outcome& outcome) {
+Outcome Watchdog::finish(const Outcome& outcome) {
   {
-    const Entry entry(*this);
+    const Engine::Entry entry(engine_);
     session_.board().mine().finished = true;
     Control control{.kind = Control::Kind::Finished,
                     .outcome = outcome.kind,
@@ -218,25 +214,17 @@ Outcome World::finish(const Outcome& outcome) {
                     .next_id = session_.next_id};
     control.set_text(outcome.text);
     send_to_all(control);
-    Peer& me = peers_[static_cast<std::size_t>(rank())];
-    me.finished = std::chrono::steady_clock::now();
-    me.outcome = outcome;
+    me().finished = std::chrono::steady_clock::now();
+    me().outcome = outcome;
     const auto all_returned = [&] { return all([](const Peer& p) { return !!p.finished; }); };
-    wait_until([&] { return failed_ || all_returned(); }, {});
-    if (!wait_until(all_returned, std::chrono::steady_clock::now() + timeout_)) {
-      std::string who;
-      for (int r = 0; r < size(); ++r)
-        if (const Peer& p = peers_[static_cast<std::size_t>(r)]; !p.finished && !p.gone)
-          who += (who.empty() ? "" : ", ") + std::to_string(r);
+    engine_.wait_until([&] { return failed_ || all_returned(); }, {});
+    if (!engine_.wait_until(all_returned, std::chrono::steady_clock::now() + timeout_)) {
+      const std::string who = ranks_that([](const Peer& p) { return !p.finished && !p.gone; });
       abort_all(fmt::format("{}\nrank {} has not returned {:.1f} s later; all processes end",
                             failure_, who, options_.timeout_seconds));
     }
-    const auto told = [&] {
-      return std::none_of(flights_.begin(), flights_.end(), [](const Flight& flight) {
-        return flight.kind == Flight::Kind::ControlSend;
-      });
-    };
-    wait_until(told, std::chrono::steady_clock::now() + kGrace);
+    const auto told = [&] { return !engine_.is_sending_control(); };
+    engine_.wait_until(told, std::chrono::steady_clock::now() + kGrace);
   }
   for (const Outcome::Kind kind : {Outcome::Kind::Failed, Outcome::Kind::Echo})
     for (const Peer& peer : peers_)
@@ -244,123 +232,18 @@ Outcome World::finish(const Outcome& outcome) {
   return has_failed() ? Outcome{Outcome::Kind::Failed, false, failure_} : Outcome{};
 }
 
-void World::abort_all(const std::string& message) {
+void Watchdog::abort_all(const std::string& message) {
   if (session_.board().claim_report()) std::fprintf(stderr, "%s\n", message.c_str());
   std::fflush(stderr);
   MPI_Abort(session_.comm(), kStuckExitStatus);
   std::_Exit(kStuckExitStatus);
 }
 
-void World::close() {
-  if (std::exchange(closed_, true)) return;
-  {
-    const std::lock_guard lock(helper_mutex_);
-    stop_ = true;
-  }
-  helper_wake_.notify_all();
-  if (helper_.joinable()) helper_.join();
+// For a Work that outlives the launch.
+void Watchdog::close() {
   restore_term();
-  session_.running = nullptr;
-  // For a Work that outlives the launch.
   if (!failed_) failure_ = "world: the launch is over";
   failed_ = true;
-  // What nobody has received stays MPI's.
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
-    if (flights_[i].kind != Flight::Kind::ControlRecv) {
-      MPI_Request_free(&requests_[i]);
-      continue;
-    }
-    MPI_Cancel(&requests_[i]);
-    MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);
-  }
-  requests_.clear();
-  flights_.clear();
-}
-
-World::~World() { close(); }
-
-// What this rank's waiting depends on: messages that are not over.
-std::vector<int> World::missing_of(const Operation& what) const {
-  const Operation& first = what.runs_first();
-  std::vector<int> ranks;
-  for (const Flight& flight : flights_)
-    if (flight.owner.get() == &first) ranks.push_back(flight.queue->peer);
-  for (const std::unique_ptr<Queue>& queue : first.group().queues()) {
-    const auto is_its = [&](const Queue::Waiting& it) { return it.owner.get() == &first; };
-    if (queue && std::any_of(queue->waiting.begin(), queue->waiting.end(), is_its))
-      ranks.push_back(queue->peer);
-  }
-  return ranks;
-}
-
-std::vector<int> World::missing() const {
-  std::vector<int> ranks;
-  for (const Operation* what : waits_for_)
-    if (!what->over()) {
-      const std::vector<int> more = missing_of(*what);
-      ranks.insert(ranks.end(), more.begin(), more.end());
-    }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
-}
-
-State World::own_state() const {
-  const Slot& slot = session_.board().mine();
-  State state{.finished = slot.finished, .last_call = slot.last_call, .waits_in = slot.waits_in};
-  for (const int rank : missing()) {
-    if (state.missing_count == State::kMostMissing) break;
-    state.missing[state.missing_count++] = rank;
-  }
-  return state;
-}
-
-bool World::waits_for_finished_rank(Time now) const {
-  const std::vector<int> ranks = missing();
-  return std::any_of(ranks.begin(), ranks.end(), [&](int r) {
-    const auto& finished = peers_[static_cast<std::size_t>(r)].finished;
-    return finished && now - *finished > kReturnedTime;
-  });
-}
-
-// The ranks by their answers.
-class World::Observer final : public RankObserver {
- public:
-  explicit Observer(const World& world) : world_(world) {}
-
-  int size() const override { return world_.size(); }
-  RankStatus status(int rank) const override {
-    const Peer& peer = world_.peers_[static_cast<std::size_t>(rank)];
-    if (peer.state)
-      return {true, peer.state->finished, peer.state->last_call.get(), peer.state->waits_in.get()};
-    // Who does not answer may have left something on the board.
-    RankStatus status{.answers = false};
-    if (const Slot* slot = world_.session_.board().slot_of(rank))
-      status.last_call = slot->last_call.get();
-    return status;
-  }
-  std::vector<int> missing(int rank) const override {
-    const Peer& peer = world_.peers_[static_cast<std::size_t>(rank)];
-    if (!peer.state) return {};
-    return {peer.state->missing, peer.state->missing + peer.state->missing_count};
-  }
-
- private:
-  const World& world_;
-};
-
-void World::ask_all() {
-  for (Peer& peer : peers_) peer.state.reset();
-  Peer& me = peers_[static_cast<std::size_t>(rank())];
-  me.state = own_state();
-  send_to_all({.kind = Control::Kind::Ask});
-  const auto answered = [&] { return failed_ || all([](const Peer& p) { return !!p.state; }); };
-  wait_until(answered, std::chrono::steady_clock::now() + kAnswerTime);
-  me.state = own_state();
-}
-
-std::string World::diagnose(double waited_seconds) const {
-  return aisc::diagnose(Observer(*this), rank(), waited_seconds);
 }
 
 }  // namespace aisc::mpi
