@@ -76,21 +76,6 @@ std::string Plan::to_string() const {
   return text;
 }
 
-std::byte* data_of(const Piece& piece, const Collective& collective, const Tensor& scratch) {
-  const auto at = [&](const ConstView& memory) {
-    auto* begin = static_cast<std::byte*>(const_cast<void*>(memory.raw()));
-    return begin + static_cast<std::size_t>(piece.begin) * size_of(collective.call.dtype);
-  };
-  switch (piece.where) {
-    case Piece::Where::In:
-      return at(collective.in.view());
-    case Piece::Where::Out:
-      return at(collective.out.view());
-    default:
-      return piece.count == 0 ? nullptr : at(scratch);
-  }
-}
-
 Piece chunk_of(Piece::Where where, std::int64_t count, int i, int parts) {
   const std::int64_t begin = i * count / parts;
   return {.where = where, .begin = begin, .count = (i + 1) * count / parts - begin};

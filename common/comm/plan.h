@@ -66,10 +66,6 @@ struct PlanTable {
   const PlanMaker& operator[](CommOp op) const { return makers[static_cast<std::size_t>(op)]; }
 };
 
-// Where a piece lies, for backends: in the call's buffers or in the plan's memory, which is
-// `scratch`.
-std::byte* data_of(const Piece& piece, const Collective& collective, const Tensor& scratch);
-
 // Chunk i of `parts` of `count` elements: [i * count / parts, (i + 1) * count / parts).
 Piece chunk_of(Piece::Where where, std::int64_t count, int i, int parts);
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/comm/backend/plan_steps.h"
 #include "common/comm/mpi/world.h"
-#include "common/comm/plan.h"
 
 namespace aisc::mpi {
 
@@ -61,8 +61,7 @@ class Exchange final : public Operation {
   void release() override;
 
  private:
-  std::vector<ConstBuffer> ins_;  // shares of the tensors
-  std::vector<Buffer> outs_;
+  TransferShares shares_;
 };
 
 // Runs the steps of a plan: posts the messages of a step; when all are over, whoever drives makes
@@ -81,17 +80,13 @@ class PlanRun final : public Operation {
 
  private:
   bool advance();
-  void post_step();
+  bool post_step();
   void copy_meanwhile();
   void finish_step();
-  std::byte* data(const Piece& piece) const;
   const PlanAction* sum_of(const PlanAction& recv) const;
   bool share_memory(const Piece& a, const Piece& b) const;
 
-  Collective collective_;
-  const std::shared_ptr<const Plan> plan_;
-  Tensor scratch_;
-  std::size_t step_ = 0;
+  PlanSteps steps_;
   // By message of the step: the sum that is taken as its parts arrive, or null.
   std::vector<const PlanAction*> sums_;
   std::vector<const PlanAction*> copied_;  // copies of the step that have been made

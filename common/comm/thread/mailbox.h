@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "common/comm/backend/message.h"
 #include "common/comm/communicator.h"
 #include "common/comm/network.h"
 #include "common/comm/thread/world.h"
@@ -52,17 +53,6 @@ class Mailbox {
 // them. All of a step run at once; an exchange is one step.
 class Messages : public Waitable, public std::enable_shared_from_this<Messages> {
  public:
-  struct Message {
-    bool is_send;
-    int peer;
-    std::byte* data;  // null: the message is compared and moves nothing; what it stands for does
-    std::int64_t count;
-    DType dtype;
-    std::size_t bytes() const {
-      return data ? static_cast<std::size_t>(count) * size_of(dtype) : 0;
-    }
-  };
-
   Messages(std::shared_ptr<CommunicatorState> shared, int rank, Channel channel, const Call& call,
            std::uint64_t sequence);
 

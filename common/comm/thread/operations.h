@@ -6,9 +6,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
-#include "common/comm/plan.h"
+#include "common/comm/backend/plan_steps.h"
 #include "common/comm/thread/mailbox.h"
 
 namespace aisc::thread {
@@ -30,8 +29,7 @@ class Exchange final : public Messages {
   void step_over() override { set_over(); }
 
   const std::shared_ptr<RankLinks> links_;  // of all exchanges of the rank on this communicator
-  std::vector<ConstBuffer> ins_;            // shares of the tensors
-  std::vector<Buffer> outs_;
+  TransferShares shares_;
   double begin_seconds_ = 0, end_seconds_ = -1;
 };
 
@@ -68,14 +66,9 @@ class PlanRun final : public Messages, public Job {
   bool post_step();
   void finish_step();
   void leave();
-  std::byte* data(const Piece& piece) const;
 
-  Collective collective_;
-  const Plan plan_;
+  PlanSteps steps_;
   const std::shared_ptr<Lane> lane_;
-  Tensor scratch_;
-  std::size_t step_ = 0;
-  enum class State { Waiting, Posted } state_ = State::Waiting;
   double now_, begin_seconds_ = 0;
   std::atomic<int> running_ = 0;  // threads inside run_piece
 };
