@@ -1,19 +1,4 @@
 // How a rank waits, and the thread that moves things on while it computes.
-//
-// MPI wants one caller at a time, so two threads take turns by one mutex. The rank's thread comes
-// first: it says that it wants the lock (inside_) before it asks for it. The helper looks at
-// inside_ before every round, and only tries the lock. So the rank waits for one round of the
-// helper's at most, and once the rank waits itself, the helper is out of its way.
-//
-// Two ranks exchange 64 MiB, compute for 5 ms and then wait. Rank 0:
-//   0 us     rank     posts 8 parts each way, wakes the helper, lets the lock go and computes
-//   30 us    helper   inside_ is false and the lock free: it drives until nothing has moved for
-//                     30 us (kSoon), sleeps 100 us (kBusyLook), and drives again
-//   5 ms     rank     block() sets inside_ and gets the lock when the helper's round ends
-//            helper   sees inside_ and leaves; it sleeps, 2 ms at a time (kIdleLook)
-//            rank     drives; if nothing moves it looks again at once for 1 ms (kLooks), then after
-//                     sleeps of 50 us, longer and longer (Patience)
-//   8 ms     rank     its exchange is over: it lets the lock go and inside_ fall
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -128,6 +113,21 @@ bool Engine::ask(const Operation& what) {
 }
 
 // While its rank computes somebody must move messages on, answer, and see that all are there.
+//
+// MPI wants one caller at a time, so two threads take turns by one mutex. The rank's thread comes
+// first: it says that it wants the lock (inside_) before it asks for it. The helper looks at
+// inside_ before every round, and only tries the lock. So the rank waits for one round of the
+// helper's at most, and once the rank waits itself, the helper is out of its way.
+//
+// Two ranks exchange 64 MiB, calls not checked, compute for 5 ms and then wait. Rank 0:
+//   0 us     rank     posts 8 parts each way, wakes the helper, lets the lock go and computes
+//   30 us    helper   inside_ is false and the lock free: it drives until nothing has moved for
+//                     30 us (kSoon), sleeps 100 us (kBusyLook), and drives again
+//   5 ms     rank     block() sets inside_ and gets the lock when the helper's round ends
+//            helper   sees inside_ and leaves; it sleeps, soon for 2 ms at a time (kIdleLook)
+//            rank     drives; if nothing moves it looks again at once for 1 ms (kLooks), then after
+//                     sleeps of 50 us, longer and longer (Patience)
+//   8 ms     rank     its exchange is over: it lets the lock go and inside_ fall
 void Engine::help() {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNanoseconds);
   bool is_busy = false;
