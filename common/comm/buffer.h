@@ -44,4 +44,7 @@ class Buffer {
   Tensor owner_;
 };
 
+// False for an empty view, which lies nowhere.
+inline bool lies_on_gpu(const ConstView& view) { return view && !view.device().is_host(); }
+
 }  // namespace aisc

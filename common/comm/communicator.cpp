@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/backend/staging.h"
 #include "common/comm/plan.h"
 
 namespace aisc {
@@ -71,6 +70,11 @@ class Communicator::Checks {
   void check_disjoint(const Argument& a, const Argument& b) const {
     if (overlap(a.view, b.view)) fail("{} and {} overlap", a.name, b.name);
   }
+  void check_reach(const ConstView& view) const {
+    if (comm_.reach_ == Reach::Host && lies_on_gpu(view))
+      fail("a buffer lies on {}, the host's memory was expected: this communicator reaches no GPU",
+           view.device().name());
+  }
   // `whole` is one chunk of `part`'s size per rank; if they overlap, `part` is this rank's chunk.
   void check_chunks(const Argument& whole, const Argument& part) const {
     check_dtypes(whole, part);
@@ -128,8 +132,8 @@ CommStats::Peer CommStats::sent() const {
   return sum;
 }
 
-Communicator::Communicator(int rank, int size, std::string name)
-    : rank_(rank), size_(size), name_(std::move(name)) {}
+Communicator::Communicator(int rank, int size, std::string name, Reach reach)
+    : rank_(rank), size_(size), name_(std::move(name)), reach_(reach) {}
 
 Communicator::~Communicator() = default;
 
@@ -166,25 +170,17 @@ Work Communicator::plan_on(Communicator& other, Collective collective, Plan plan
   return other.do_plan(std::move(collective), std::move(plan));
 }
 
-bool Communicator::reaches(const ConstView& view) const { return view.device().is_host(); }
-
-Work Communicator::start_exchange(const Call& call, std::span<const Transfer> transfers) {
-  bool staged = false;
+Work Communicator::start_exchange(const Call& call, std::span<const Transfer> transfers,
+                                  std::size_t payload_bytes) {
+  const Checks checks(*this, call.op);
   for (const Transfer& t : transfers) {
+    checks.check_reach(t.in.view());
+    checks.check_reach(t.out.view());
+  }
+  count_call(call.op, payload_bytes);
+  for (const Transfer& t : transfers)
     if (t.in.count() > 0) count_message(t.to, t.in.bytes());
-    staged = staged || needs_staging(t.in.view()) || needs_staging(t.out.view());
-  }
-  if (!staged) return do_exchange(call, transfers);
-  Staging staging;
-  std::vector<Transfer> on_host;
-  for (const Transfer& t : transfers) {
-    Transfer& copy = on_host.emplace_back(Transfer{t.in.share(), t.to, t.out.share(), t.from});
-    if (needs_staging(copy.in.view())) staging.read(copy.in);
-    if (needs_staging(copy.out.view())) staging.write(copy.out);
-  }
-  stats_.staged_bytes += staging.bytes();
-  staging.wait_for_inputs();
-  return std::move(staging).around(do_exchange(call, on_host));
+  return do_exchange(call, transfers);
 }
 
 Work Communicator::exchange(std::span<const Transfer> transfers) {
@@ -196,42 +192,34 @@ Work Communicator::exchange(std::span<const Transfer> transfers) {
     bytes_in += t.in.bytes();
     bytes_out += t.out.bytes();
   }
-  count_call(CommOp::Exchange, bytes_in > 0 ? bytes_in : bytes_out);
-  return start_exchange({.op = CommOp::Exchange}, transfers);
+  return start_exchange({.op = CommOp::Exchange}, transfers, bytes_in > 0 ? bytes_in : bytes_out);
 }
 
 Work Communicator::send(ConstBuffer in, int to) {
   Checks(*this, CommOp::Send).check_rank("to", to);
-  count_call(CommOp::Send, in.bytes());
+  const std::size_t bytes = in.bytes();
   const Call call{.op = CommOp::Send, .count = in.count(), .dtype = in.dtype(), .peer = to};
   const Transfer transfer{.in = std::move(in), .to = to, .out = {}, .from = 0};
-  return start_exchange(call, {&transfer, 1});
+  return start_exchange(call, {&transfer, 1}, bytes);
 }
 
 Work Communicator::recv(Buffer out, int from) {
   Checks(*this, CommOp::Recv).check_rank("from", from);
-  count_call(CommOp::Recv, out.bytes());
+  const std::size_t bytes = out.bytes();
   const Call call{.op = CommOp::Recv, .count = out.count(), .dtype = out.dtype(), .peer = from};
   const Transfer transfer{.in = {}, .to = 0, .out = std::move(out), .from = from};
-  return start_exchange(call, {&transfer, 1});
+  return start_exchange(call, {&transfer, 1}, bytes);
 }
 
 Work Communicator::start(Collective collective, std::size_t payload_bytes) {
   const CommOp op = collective.call.op;
+  const Checks checks(*this, op);
+  if (collective.uses_in(rank_)) checks.check_reach(collective.in.view());
+  if (collective.uses_out(rank_)) checks.check_reach(collective.out.view());
   count_call(op, payload_bytes);
-  const bool by_plan = plans_ && (*plans_)[op];
-  const bool staged = needs_staging(collective.in.view()) || needs_staging(collective.out.view());
-  if (!by_plan && size_ == 1 && staged && copy_alone(collective)) return Work();
-  if (!by_plan && !staged) return do_collective(std::move(collective));
-  Plan plan;
-  if (by_plan) plan = plan_for(collective);
-  if (!staged) return do_plan(std::move(collective), std::move(plan));
-  Staging staging;
-  stage(collective, staging);
-  stats_.staged_bytes += staging.bytes();
-  staging.wait_for_inputs();
-  return std::move(staging).around(by_plan ? do_plan(std::move(collective), std::move(plan))
-                                           : do_collective(std::move(collective)));
+  if (!plans_ || !(*plans_)[op]) return do_collective(std::move(collective));
+  Plan plan = plan_for(collective);
+  return do_plan(std::move(collective), std::move(plan));
 }
 
 Plan Communicator::plan_for(const Collective& collective) {
@@ -244,30 +232,6 @@ Plan Communicator::plan_for(const Collective& collective) {
                     static_cast<std::size_t>(action.from.count) * size_of(collective.call.dtype));
   stats_.steps += static_cast<std::int64_t>(plan.steps());
   return plan;
-}
-
-// A buffer that only the root uses is left out on the other ranks.
-void Communicator::stage(Collective& c, Staging& staging) const {
-  const CommOp op = c.call.op;
-  const bool at_root = rank_ == c.call.peer;
-  if (op == CommOp::AllReduce || op == CommOp::Broadcast) {  // one buffer is both
-    const bool sums = op == CommOp::AllReduce;
-    staging.read_and_write(c.out, {.read = sums || at_root, .write = sums || !at_root});
-    c.in = ConstView(c.out.view());
-    return;
-  }
-  if (needs_staging(c.in.view())) {
-    if (op == CommOp::Scatter && !at_root)
-      c.in = ConstBuffer();
-    else
-      staging.read(c.in);
-  }
-  if (needs_staging(c.out.view())) {
-    if ((op == CommOp::Reduce || op == CommOp::Gather) && !at_root)
-      c.out = Buffer();
-    else
-      staging.write(c.out);
-  }
 }
 
 Work Communicator::all_reduce(Buffer inout, ReduceOp op) {

@@ -18,7 +18,6 @@ namespace aisc {
 
 struct Plan;
 struct PlanTable;
-class Staging;
 
 // One send and one receive of a group, either of which may be empty. A buffer of 0 elements is no
 // message: both sides know the count, so nobody waits for it.
@@ -38,6 +37,12 @@ struct Collective {
   Buffer out{};
   // all_to_all_v, and all_to_all as equal counts: elements for and from each rank, packed by rank.
   std::vector<std::int64_t> send_counts{}, recv_counts{};
+
+  // False of the buffer of reduce, gather and scatter that only the root uses, elsewhere.
+  bool uses_in(int rank) const { return call.op != CommOp::Scatter || rank == call.peer; }
+  bool uses_out(int rank) const {
+    return (call.op != CommOp::Reduce && call.op != CommOp::Gather) || rank == call.peer;
+  }
 };
 
 // What a rank has asked for so far. Payload of an operation is the size of the caller's input (of
@@ -70,7 +75,10 @@ struct CommStats {
 // of their own (split). Nothing but barrier() and split() blocks: the returned Work does. (A
 // backend may also wait where a rank is very many operations ahead of another, 64 with threads, or
 // goes from plans to operations of the backend's own; and where what a GPU computes must first be
-// copied, staging.h.) All communicators of a rank are used by one thread at a time. n is size().
+// copied to the host.) All communicators of a rank are used by one thread at a time. n is size().
+//
+// Buffers lie on the host. Of ranks that launch() gives a GPU, and of make_self_communicator(), any
+// may lie on a GPU; elsewhere that is an Error.
 //
 // In place: `in` may be `out` (reduce), this rank's chunk of `out` (all_gather, gather), and `out`
 // may be this rank's chunk of `in` (reduce_scatter, scatter). Any other overlap is an Error, so
@@ -126,7 +134,10 @@ class Communicator {
   void check() { do_check(); }
 
  protected:
-  Communicator(int rank, int size, std::string name);
+  // Where a backend reads and writes. Of a call on a communicator of the host's memory alone, a
+  // buffer on a GPU is refused.
+  enum class Reach { Host, HostAndGpu };
+  Communicator(int rank, int size, std::string name, Reach reach = Reach::Host);
   std::string where(CommOp op) const;  // "tp, rank 1: all_gather: ", the head of every error
 
   // For communicators that stand on another one: its operations as its backend gets them. A message
@@ -137,6 +148,8 @@ class Communicator {
   }
   static Work collective_on(Communicator& other, Collective collective);
   static Work plan_on(Communicator& other, Collective collective, Plan plan);
+  static bool runs_only_plans_on(const Communicator& other) { return other.runs_only_plans(); }
+  void count_staged(std::int64_t bytes) { stats_.staged_bytes += bytes; }
 
  private:
   class Checks;  // of the arguments of one call
@@ -148,22 +161,19 @@ class Communicator {
   virtual Work do_plan(Collective collective, Plan plan) = 0;
   virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string name) = 0;
   virtual void do_check() {}
-  // True if the backend itself reads and writes where `view` lies. A buffer that it does not reach
-  // is staged: it gets one in host memory in its place (staging.h).
-  virtual bool reaches(const ConstView& view) const;
   // True: use_plans() fills what its table leaves open with the default plans.
   virtual bool runs_only_plans() const { return false; }
 
   Work start(Collective collective, std::size_t payload_bytes);
-  Work start_exchange(const Call& call, std::span<const Transfer> transfers);
-  bool needs_staging(const ConstView& view) const { return view && !reaches(view); }
-  void stage(Collective& collective, Staging& staging) const;
+  Work start_exchange(const Call& call, std::span<const Transfer> transfers,
+                      std::size_t payload_bytes);
   Plan plan_for(const Collective& collective);
   void count_call(CommOp op, std::size_t payload_bytes);
   void count_message(int to, std::size_t bytes);
 
   const int rank_, size_;
   const std::string name_;
+  const Reach reach_;
   CommStats stats_;
   std::unique_ptr<PlanTable> plans_;
 };
@@ -173,7 +183,8 @@ class Communicator {
 // communicators of this thread's rank. Throws its error, or Error if `works` is empty.
 std::size_t wait_any(std::span<Work> works);
 
-// The communicator of one rank: the serial program is the parallel program on this.
+// The communicator of one rank, for buffers on the host and on GPUs: the serial program is the
+// parallel program on this.
 std::unique_ptr<Communicator> make_self_communicator(std::string name = "world");
 
 }  // namespace aisc

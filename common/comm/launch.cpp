@@ -19,6 +19,7 @@
 #include "common/comm/backend/between_gpus.h"
 #include "common/comm/backend/launch_processes.h"
 #include "common/comm/backend/processes.h"
+#include "common/comm/backend/staged_communicator.h"
 #include "common/comm/thread/thread_communicator.h"
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
@@ -229,7 +230,7 @@ void launch(const LaunchOptions& options, const std::function<void(Rank)>& body)
 }
 
 std::unique_ptr<Communicator> make_self_communicator(std::string name) {
-  return thread::make_communicator(thread::make_world_state({}, name), 0);
+  return make_staged_communicator(thread::make_communicator(thread::make_world_state({}, name), 0));
 }
 
 }  // namespace aisc

@@ -34,7 +34,7 @@ struct LaunchOptions {
   // How ranks whose device is a GPU exchange what lies on it.
   enum class BetweenGpus {
     Auto,    // by NCCL where that is possible, else staged
-    Staged,  // through host memory (staging.h)
+    Staged,  // through host memory
     Nccl  // Error where that is impossible: in a build without it, in virtual time, and where two
           // ranks share a GPU
   } between_gpus = BetweenGpus::Auto;

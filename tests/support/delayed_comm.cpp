@@ -89,13 +89,11 @@ class DelayedOperation final : public PendingOperation {
 class DelayedComm final : public Communicator {
  public:
   DelayedComm(std::unique_ptr<Communicator> inner, std::shared_ptr<Dawdler> dawdler)
-      : Communicator(inner->rank(), inner->size(), inner->name()),
+      : Communicator(inner->rank(), inner->size(), inner->name(), Reach::HostAndGpu),
         inner_(std::move(inner)),
         dawdler_(std::move(dawdler)) {}
 
  private:
-  bool reaches(const ConstView& /*view*/) const override { return true; }
-
   Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
     dawdler_->dawdle();
     if (call.op != CommOp::Exchange) return delayed(forward(*inner_, call, transfers));

@@ -148,13 +148,11 @@ class LateOperation final : public PendingOperation {
 class LateComm final : public Communicator {
  public:
   LateComm(std::shared_ptr<Communicator> inner, std::shared_ptr<Record> record)
-      : Communicator(inner->rank(), inner->size(), inner->name()),
+      : Communicator(inner->rank(), inner->size(), inner->name(), Reach::HostAndGpu),
         inner_(std::move(inner)),
         record_(std::move(record)) {}
 
  private:
-  bool reaches(const ConstView& /*view*/) const override { return true; }
-
   Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
     Operation operation{.inner = inner_, .collective = {.call = call}};
     for (const Transfer& t : transfers) {
@@ -180,12 +178,10 @@ class LateComm final : public Communicator {
   }
 
   Operation hidden(Collective collective) const {
-    const Call call = collective.call;
     Operation operation{.inner = inner_, .collective = std::move(collective)};
     Collective& c = operation.collective;
-    const bool only_root = call.op == CommOp::Reduce || call.op == CommOp::Gather;
-    if (only_root && rank() != call.peer) return operation;
-    if (call.op == CommOp::Scatter && rank() != call.peer) c.in = ConstBuffer();
+    if (!c.uses_out(rank())) return operation;
+    if (!c.uses_in(rank())) c.in = ConstBuffer();
     operation.hide(c.out, c.in);
     return operation;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/comm/backend/nccl_communicator.h"
+#include "common/comm/backend/staged_communicator.h"
 
 namespace aisc {
 namespace {
@@ -51,8 +52,10 @@ std::string obstacle_to_nccl(Communicator& world, Device& device, const LaunchOp
 
 std::unique_ptr<Communicator> connect_gpus(std::unique_ptr<Communicator> world, Device& device,
                                            const LaunchOptions& options) {
-  if (device.kind() != DeviceKind::Cuda || options.between_gpus == BetweenGpus::Staged)
-    return world;
+  if (device.kind() != DeviceKind::Cuda) return world;
+  // NCCL, too, stands on the staged one, to which it gives what lies on the host.
+  world = make_staged_communicator(std::move(world));
+  if (options.between_gpus == BetweenGpus::Staged) return world;
   const std::string obstacle = obstacle_to_nccl(*world, device, options);
   if (obstacle.empty())
     return make_nccl_communicator(std::move(world), device, options.timeout_seconds);

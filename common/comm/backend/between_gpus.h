@@ -7,8 +7,9 @@
 
 namespace aisc {
 
-// Collective: gives the world of ranks whose devices are GPUs NCCL where options.between_gpus and
-// circumstances say so; else `world` as it is. Throws Error where NCCL is wanted and impossible.
+// Collective: the world of ranks whose devices are GPUs stands on `world`, by NCCL where
+// options.between_gpus and circumstances say so, else staged (staged_communicator.h). Of other
+// ranks it is `world` itself. Throws Error where NCCL is wanted and impossible.
 std::unique_ptr<Communicator> connect_gpus(std::unique_ptr<Communicator> world, Device& device,
                                            const LaunchOptions& options);
 

@@ -35,7 +35,7 @@ constexpr std::size_t kMostAhead = 32;
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::shared_ptr<Fabric> fabric, std::shared_ptr<Communicator> control)
-      : Communicator(control->rank(), control->size(), control->name()),
+      : Communicator(control->rank(), control->size(), control->name(), Reach::HostAndGpu),
         fabric_(std::move(fabric)),
         control_(std::move(control)),
         device_(fabric_->device()),
@@ -52,7 +52,6 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  bool reaches(const ConstView& /*view*/) const override { return true; }
   void do_check() override { fabric_->progress(); }
 
   Work do_collective(Collective collective) override {
@@ -128,10 +127,8 @@ class NcclCommunicator final : public Communicator {
   // ---- collectives ------------------------------------------------------------------------------
 
   std::array<const ConstView*, 2> used(const Collective& c) const {
-    const bool at_root = rank() == c.call.peer;
-    const bool no_in = c.call.op == CommOp::Scatter && !at_root;
-    const bool no_out = (c.call.op == CommOp::Reduce || c.call.op == CommOp::Gather) && !at_root;
-    return {no_in ? nullptr : &c.in.view(), no_out ? nullptr : &c.out.view()};
+    return {c.uses_in(rank()) ? &c.in.view() : nullptr,
+            c.uses_out(rank()) ? &c.out.view() : nullptr};
   }
   // What has no buffer at all, since it has no elements, takes part on the GPU.
   bool is_on_host(const Collective& c) const {
