@@ -119,7 +119,8 @@ void run_rank(Run& run, int rank) {
     std::unique_ptr<Communicator> communicator =
         connect_gpus(thread::make_communicator(run.group, rank), *device, options);
     communicator->use_plans(options.plans);
-    if (options.decorate) communicator = options.decorate(std::move(communicator));
+    if (const auto& decorate = options.internals.decorate)
+      communicator = decorate(std::move(communicator));
     run.body(Rank{*communicator, *device, clock, trace});
   } catch (...) {
     // What a rank throws because another failed is not the cause, though it may come first.
@@ -167,11 +168,12 @@ void check(const LaunchOptions& options) {
   if (!(options.timeout_seconds > 0 && options.timeout_seconds <= kLongTimeoutSeconds))
     fail(fmt::format("launch: timeout_seconds {} is not in (0, {}]", options.timeout_seconds,
                      kLongTimeoutSeconds));
-  if (options.chunk_bytes < 1 || options.inline_bytes < 0)
-    fail(fmt::format("launch: chunk_bytes {} or inline_bytes {} is too small", options.chunk_bytes,
-                     options.inline_bytes));
-  if (options.message_bytes < 1 || options.message_bytes > kMostMessageBytes)
-    fail(fmt::format("launch: message_bytes {} is not in [1, {}]", options.message_bytes,
+  const LaunchOptions::Internals& sizes = options.internals;
+  if (sizes.chunk_bytes < 1 || sizes.inline_bytes < 0)
+    fail(fmt::format("launch: chunk_bytes {} or inline_bytes {} is too small", sizes.chunk_bytes,
+                     sizes.inline_bytes));
+  if (sizes.message_bytes < 1 || sizes.message_bytes > kMostMessageBytes)
+    fail(fmt::format("launch: message_bytes {} is not in [1, {}]", sizes.message_bytes,
                      kMostMessageBytes));
   if (options.network) options.network->check(options.ranks);
 }
@@ -179,13 +181,13 @@ void check(const LaunchOptions& options) {
 void launch_threads(const LaunchOptions& options, const std::function<void(Rank)>& body) {
   // Who sleeps along is late without being lost.
   const double timeout = options.pace > 0 ? kLongTimeoutSeconds : options.timeout_seconds;
-  thread::WorldOptions world_options{options.ranks, timeout, options.network, options.chunk_bytes,
-                                     options.inline_bytes};
+  thread::WorldOptions world_options{options.ranks, timeout, options.network,
+                                     options.internals.chunk_bytes, options.internals.inline_bytes};
   Run run{options, body, thread::make_world_state(world_options, "world"), {}, {}, 0, {}};
 
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  std::size_t stack = options.stack_bytes;
+  std::size_t stack = options.internals.stack_bytes;
   if (stack == 0 && options.network && options.ranks > kManyRanks) stack = kSmallStackBytes;
   if (stack > 0) pthread_attr_setstacksize(&attributes, stack);
   std::vector<RankThread> threads;

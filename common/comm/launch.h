@@ -43,18 +43,20 @@ struct LaunchOptions {
   // Cores: each rank gets max(1, cores / ranks) OpenMP threads, and, when every rank has a core of
   // its own, is bound to its cores. Processes share those of their node that they may use.
   bool bind = true;
-  std::size_t stack_bytes = 0;  // 0: the system's; 256 KiB for more than 64 ranks in virtual time
 
   // Processes: the calls behind every message are compared before its data moves, at the price of a
   // second, short message before each. Threads always compare.
   bool check_calls = true;
 
-  // Internal sizes, options so that tests reach every path with small buffers.
-  std::int64_t message_bytes = 8 << 20;   // processes: longer messages are cut; at most 2^31 - 1
-  std::int64_t chunk_bytes = 256 * 1024;  // what a rank works on at a time
-  std::int64_t inline_bytes = 16 * 1024;  // up to here the last to arrive does all the work
-  // Wraps the world, and by its own split() everything split from it; for tests.
-  std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> decorate{};
+  // For tests: other sizes reach every path with small buffers.
+  struct Internals {
+    std::int64_t message_bytes = 8 << 20;   // processes: longer messages are cut; at most 2^31 - 1
+    std::int64_t chunk_bytes = 256 * 1024;  // what a rank works on at a time
+    std::int64_t inline_bytes = 16 * 1024;  // up to here the last to arrive does all the work
+    std::size_t stack_bytes = 0;  // 0: the system's; 256 KiB for more than 64 virtual ranks
+    // Wraps the world, and by its own split() everything split from it.
+    std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> decorate{};
+  } internals{};
 };
 
 // Runs `body` once per rank, each in a thread of its own or, of processes, here, and returns when

@@ -138,7 +138,8 @@ class Recorder final : public Communicator {
 std::vector<Events> events_of(Rotation rotation, int p) {
   std::vector<Events> events(static_cast<std::size_t>(p));
   LaunchOptions options{.ranks = p};
-  options.decorate = [&](std::unique_ptr<Communicator> world) -> std::unique_ptr<Communicator> {
+  options.internals.decorate =
+      [&](std::unique_ptr<Communicator> world) -> std::unique_ptr<Communicator> {
     const auto rank = static_cast<std::size_t>(world->rank());
     return std::make_unique<Recorder>(std::move(world), events[rank]);
   };

@@ -79,9 +79,9 @@ TEST(Launch, RefusesOptionsThatMakeNoSense) {
   };
   EXPECT_EQ(refusal({.ranks = -1}), "launch: -1 ranks, 0 (as many as there are) or more expected");
   EXPECT_EQ(refusal({.timeout_seconds = 0}), "launch: timeout_seconds 0 is not in (0, 1000000]");
-  EXPECT_EQ(refusal({.chunk_bytes = 0}),
+  EXPECT_EQ(refusal({.internals = {.chunk_bytes = 0}}),
             "launch: chunk_bytes 0 or inline_bytes 16384 is too small");
-  EXPECT_EQ(refusal({.inline_bytes = -1}),
+  EXPECT_EQ(refusal({.internals = {.inline_bytes = -1}}),
             "launch: chunk_bytes 262144 or inline_bytes -1 is too small");
   EXPECT_EQ(refusal({.network = Network{.ranks_per_node = 2, .cards_per_node = 0}}),
             "network: cards_per_node 0, at least 1 expected");
@@ -89,9 +89,10 @@ TEST(Launch, RefusesOptionsThatMakeNoSense) {
 
 TEST(Launch, SaysHowManyThreadsTheSystemStarts) {
   constexpr std::size_t kMoreThanThereIs = std::size_t{1} << 50;  // bytes of a stack
-  EXPECT_THAT(
-      message_of([&] { launch({.ranks = 2, .stack_bytes = kMoreThanThereIs}, do_nothing); }),
-      ::testing::HasSubstr("launch: the system starts no more than 0 of 2 threads"));
+  EXPECT_THAT(message_of([&] {
+                launch({.ranks = 2, .internals = {.stack_bytes = kMoreThanThereIs}}, do_nothing);
+              }),
+              ::testing::HasSubstr("launch: the system starts no more than 0 of 2 threads"));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ LaunchOptions options_of(Backend backend, int ranks) {
       options.check_calls = false;
       break;
     case Backend::MpiTiny:
-      options.message_bytes = 64;
+      options.internals.message_bytes = 64;
       break;
     case Backend::Plans:
     case Backend::CudaPlans:
@@ -82,16 +82,16 @@ LaunchOptions options_of(Backend backend, int ranks) {
       options.plans = default_plans();
       break;
     case Backend::TinyChunks:
-      options.chunk_bytes = 64;
-      options.inline_bytes = 0;
+      options.internals.chunk_bytes = 64;
+      options.internals.inline_bytes = 0;
       break;
     case Backend::Late:
     case Backend::CudaLate:
     case Backend::MpiLate:
-      options.decorate = make_late_comm;
+      options.internals.decorate = make_late_comm;
       break;
     case Backend::Delayed:
-      options.decorate = [](std::unique_ptr<Communicator> world) {
+      options.internals.decorate = [](std::unique_ptr<Communicator> world) {
         return make_delayed_comm(std::move(world), kDelaySeed);
       };
       break;

@@ -13,7 +13,7 @@ namespace aisc {
 // or does neither; sends and receives of an exchange reach `inner` in another order, kept only per
 // pair of ranks. Drawn from `seed` and the rank. What is split from it behaves the same.
 //
-//   options.decorate = [](auto world) { return make_delayed_comm(std::move(world), 7); };
+//   options.internals.decorate = [](auto world) { return make_delayed_comm(std::move(world), 7); };
 std::unique_ptr<Communicator> make_delayed_comm(std::unique_ptr<Communicator> inner,
                                                 std::uint64_t seed);
 

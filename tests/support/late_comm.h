@@ -15,7 +15,7 @@ namespace aisc {
 // writes its own result and no other. Nothing is over before it is waited for, and nothing waits
 // that would not wait on `inner`. What was split from it is late, too.
 //
-//   LaunchOptions options{.ranks = 4, .decorate = make_late_comm};
+//   LaunchOptions options{.ranks = 4, .internals = {.decorate = make_late_comm}};
 std::unique_ptr<Communicator> make_late_comm(std::unique_ptr<Communicator> inner);
 
 }  // namespace aisc

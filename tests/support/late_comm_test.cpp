@@ -18,7 +18,7 @@ namespace aisc {
 namespace {
 
 void launch_late(int ranks, const std::function<void(Rank)>& body) {
-  launch({.ranks = ranks, .decorate = make_late_comm}, body);
+  launch({.ranks = ranks, .internals = {.decorate = make_late_comm}}, body);
 }
 
 bool poisoned(const Tensor& x) {

@@ -44,7 +44,7 @@ void Engine::post(const std::shared_ptr<Operation>& owner) {
   const bool checked = options_.check_calls;
   const auto parts_of = [&](const Message& message) -> std::size_t {
     if (message.bytes() == 0) return checked ? 0 : 1;  // a header alone says it
-    return (message.bytes() - 1) / static_cast<std::size_t>(options_.message_bytes) + 1;
+    return (message.bytes() - 1) / static_cast<std::size_t>(options_.internals.message_bytes) + 1;
   };
   owner->open_ = 0;
   std::size_t bytes = 0;
@@ -108,7 +108,7 @@ void Engine::post_header(MessageQueue& queue, MessageQueue::Waiting& front) {
 
 void Engine::post_part(MessageQueue& queue, const MessageQueue::Waiting& front) {
   const Message& message = front.owner->message(front.index);
-  const auto limit = static_cast<std::size_t>(options_.message_bytes);
+  const auto limit = static_cast<std::size_t>(options_.internals.message_bytes);
   const std::size_t begin = front.parts_posted * limit;
   const std::size_t bytes = std::min(limit, message.bytes() - begin);
   MPI_Request* request = add({.kind = Flight::Kind::Part,

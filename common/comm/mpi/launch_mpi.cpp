@@ -44,7 +44,8 @@ void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& opt
   std::unique_ptr<Communicator> communicator =
       connect_gpus(mpi::make_communicator(world, world->everybody), *device, options);
   communicator->use_plans(options.plans);
-  if (options.decorate) communicator = options.decorate(std::move(communicator));
+  if (const auto& decorate = options.internals.decorate)
+    communicator = decorate(std::move(communicator));
   body(Rank{*communicator, *device, clock, trace});
 }
 

@@ -64,7 +64,8 @@ void Watchdog::meet_all() {
   engine_.receive_control(control_in_, control_tag_);
   const double seconds = options_.timeout_seconds;
   const Time deadline = std::chrono::steady_clock::now() + timeout_;
-  Control control{.check_calls = options_.check_calls, .message_bytes = options_.message_bytes};
+  Control control{.check_calls = options_.check_calls,
+                  .message_bytes = options_.internals.message_bytes};
   if (session_.rank() == 0) {
     me().hello = true;
     const auto all_came = [&] { return failed_ || all([](const Peer& p) { return p.hello; }); };
@@ -106,12 +107,12 @@ void Watchdog::handle(const Control& control, int from) {
     case Control::Kind::Hello:
       peer.hello = true;
       if (control.check_calls != options_.check_calls ||
-          control.message_bytes != options_.message_bytes)
+          control.message_bytes != options_.internals.message_bytes)
         fail_inside(
             fmt::format("launch: rank {} has check_calls {}, message_bytes {}; rank 0 has "
                         "{}, {}",
                         from, control.check_calls, control.message_bytes, options_.check_calls,
-                        options_.message_bytes));
+                        options_.internals.message_bytes));
       break;
     case Control::Kind::Go: {
       if (has_go_) break;

@@ -10,7 +10,8 @@ namespace {
 
 // Elements are not cut.
 LaunchOptions with_whole_elements(LaunchOptions options) {
-  options.message_bytes = std::max<std::int64_t>(8, options.message_bytes / 8 * 8);
+  options.internals.message_bytes =
+      std::max<std::int64_t>(8, options.internals.message_bytes / 8 * 8);
   return options;
 }
 

@@ -33,7 +33,7 @@ struct World {
   std::int64_t free_id();
 
   Session& session;
-  const LaunchOptions options;  // message_bytes: whole elements
+  const LaunchOptions options;  // internals.message_bytes: whole elements
   Engine engine;
   Watchdog watchdog;
   const std::shared_ptr<Members> everybody;
