@@ -17,7 +17,6 @@
 #include "app/dataset.h"
 #include "app/run.h"
 #include "app/saved_model.h"
-#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/system/machine.h"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 
 namespace aisc {

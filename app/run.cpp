@@ -12,7 +12,7 @@
 #include "app/run_folder.h"
 #include "app/saved_model.h"
 #include "app/terminal_text.h"
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/train/rank_traces.h"

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 
 namespace aisc {

@@ -18,7 +18,6 @@
 
 #include "common/comm/backend/between_gpus.h"
 #include "common/comm/backend/launch_processes.h"
-#include "common/comm/backend/processes.h"
 #include "common/comm/backend/staged_communicator.h"
 #include "common/comm/thread/thread_communicator.h"
 #include "common/core/error.h"

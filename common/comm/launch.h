@@ -1,11 +1,13 @@
-// Starts the ranks of a program: as threads of this process, or, where mpirun, srun or the like has
-// started it many times over, as its processes. The program is the same.
+// How ranks are started. Those of a program: as threads of this process, or, where mpirun, srun or
+// the like has started it many times over, as its processes. The program is the same.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "common/comm/network.h"
 #include "common/comm/plan.h"
@@ -69,5 +71,24 @@ struct LaunchOptions {
 // All processes call it the same number of times, in the same order. The first call initializes
 // MPI, which is finalized when the process exits.
 void launch(const LaunchOptions& options, const std::function<void(Rank)>& body);
+
+// Where a launcher of MPI programs has started this process, as one of many.
+struct Processes {
+  std::string launcher;  // "mpirun", "srun", ...: for messages
+  int rank = 0;          // of this process
+  int size = 1;
+};
+
+// By the environment alone; MPI is not asked. Nothing where this process was started by itself, and
+// in the script of a batch job. Throws Error where the launcher's variables make no sense.
+std::optional<Processes> started_processes();
+
+// True if this program was built with MPI.
+bool has_mpi();
+
+// A command that starts `program`, with its arguments, as so many processes of this machine:
+// mpirun, with settings of Open MPI and MPICH as environment that hold on any machine: more ranks
+// than cores, no binding, root where we are root. Throws Error where there is no mpirun.
+std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& program);
 
 }  // namespace aisc

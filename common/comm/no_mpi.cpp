@@ -1,6 +1,6 @@
 // Where MPI was not found when this was built.
 #include "common/comm/backend/launch_processes.h"
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 
 namespace aisc {

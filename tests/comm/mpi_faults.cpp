@@ -16,7 +16,6 @@
 #include <thread>
 #include <vector>
 
-#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 

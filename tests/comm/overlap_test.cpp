@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 
-#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "tests/support/conformance.h"
 

@@ -1,6 +1,6 @@
 // Ranks that are processes: what launch() does there beside what every backend does. Under mpirun
 // each process checks its own rank.
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/launch.h"
 #include "tests/support/conformance.h"
 #include "tests/support/message_of.h"
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/comm/backend/nccl_communicator.h"
-#include "common/comm/backend/processes.h"
 #include "tests/support/delayed_comm.h"
 #include "tests/support/has_cuda.h"
 #include "tests/support/late_comm.h"

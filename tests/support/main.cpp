@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 
 namespace aisc {
 namespace {

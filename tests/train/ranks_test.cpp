@@ -11,7 +11,6 @@
 #include <optional>
 #include <set>
 
-#include "common/comm/backend/processes.h"
 #include "common/comm/launch.h"
 #include "common/core/system/files.h"
 #include "common/train/rank_traces.h"

@@ -1,4 +1,5 @@
-#include "common/comm/backend/processes.h"
+// What launchers of MPI programs tell their processes by the environment, and how mpirun is called.
+#include "common/comm/launch.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

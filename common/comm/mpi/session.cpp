@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/comm/backend/processes.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 
 namespace aisc {

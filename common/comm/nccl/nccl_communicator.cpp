@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/backend/processes.h"
 #include "common/comm/backend/staging.h"
+#include "common/comm/launch.h"
 #include "common/comm/nccl/check.h"
 #include "common/comm/nccl/enqueue.h"
 #include "common/comm/nccl/operation.h"
