@@ -4,6 +4,6 @@
 include_guard(GLOBAL)
 get_filename_component(AISC_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 
-include("${CMAKE_CURRENT_LIST_DIR}/settings.cmake")
-include("${CMAKE_CURRENT_LIST_DIR}/packages.cmake")
-include("${CMAKE_CURRENT_LIST_DIR}/targets.cmake")
+foreach(file IN ITEMS settings packages targets modules tests)
+  include("${CMAKE_CURRENT_LIST_DIR}/${file}.cmake")
+endforeach()

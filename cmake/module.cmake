@@ -1,12 +1,20 @@
 # The second line of every module's CMakeLists.txt. Inside the whole house it finds everything made;
-# when the module is built alone (cmake -S 11_gpt_3d -B build) it brings in the floors below it.
+# when the module is built alone (cmake -S 11_gpt_3d -B build/alone) it brings in the floors below,
+# of which only those are compiled that the module, its programs and its tests need.
+if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)
+  get_filename_component(AISC_ALONE "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  enable_testing()
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/aisc.cmake")
-if(NOT TARGET aisc_core)
+if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)
+  set(floors common formats app bench)
   if(AISC_CUDA STREQUAL "EMULATED")
-    add_subdirectory("${AISC_ROOT}/tests/emulated_gpu" "${CMAKE_BINARY_DIR}/emulated_gpu")
+    list(PREPEND floors tests/emulated_gpu)
   endif()
-  add_subdirectory("${AISC_ROOT}/common" "${CMAKE_BINARY_DIR}/common")
-  add_subdirectory("${AISC_ROOT}/formats" "${CMAKE_BINARY_DIR}/formats")
-  add_subdirectory("${AISC_ROOT}/app" "${CMAKE_BINARY_DIR}/app")
-  add_subdirectory("${AISC_ROOT}/bench" "${CMAKE_BINARY_DIR}/bench" EXCLUDE_FROM_ALL)
+  if(AISC_TESTS)
+    list(APPEND floors tests/support)
+  endif()
+  foreach(floor IN LISTS floors)
+    add_subdirectory("${AISC_ROOT}/${floor}" "${CMAKE_BINARY_DIR}/${floor}" EXCLUDE_FROM_ALL)
+  endforeach()
 endif()

@@ -2,11 +2,26 @@
 # an optional one (MPI, NCCL) is looked for only where sources for it exist. AISC_HAS_<package>
 # then says for ONEDNN, CUDA, MPI and NCCL whether the package is in use.
 
+# Stops for a package that is missing; where a module is built alone, which may do without, only
+# what would use `target` does not compile, and says the same.
+function(aisc_missing target what)
+  if(NOT AISC_ALONE)
+    message(FATAL_ERROR "${what}")
+  endif()
+  message(STATUS "${what}")
+  string(MAKE_C_IDENTIFIER "${target}" name)
+  set(header "${CMAKE_BINARY_DIR}/missing/${name}.h")
+  file(WRITE "${header}" "#error ${what}\n")
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  target_compile_options(${target} INTERFACE -include "${header}")
+endfunction()
+
+# The package's target is <package>::<package>.
 function(aisc_require package debian)
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
-    message(FATAL_ERROR "${package} was not found (Debian and Ubuntu: ${debian}). "
-      "`./aisc setup` installs what is missing.")
+    aisc_missing(${package}::${package} "${package} was not found (Debian and Ubuntu: ${debian}). \
+`./aisc setup` installs what is missing.")
   endif()
 endfunction()
 
@@ -29,9 +44,10 @@ else()
     find_path(AISC_${name}_INCLUDE ${library}.h)
     find_library(AISC_${name}_LIBRARY NAMES ${library})
     if(NOT AISC_${name}_INCLUDE OR NOT AISC_${name}_LIBRARY)
-      message(FATAL_ERROR "${library} was not found: header ${library}.h: ${AISC_${name}_INCLUDE}, "
-        "library: ${AISC_${name}_LIBRARY} (Debian and Ubuntu: lib${library}-dev). `./aisc setup` "
-        "installs what is missing.")
+      aisc_missing(aisc_${library} "${library} was not found: header ${library}.h: \
+${AISC_${name}_INCLUDE}, library: ${AISC_${name}_LIBRARY} (Debian and Ubuntu: lib${library}-dev). \
+`./aisc setup` installs what is missing.")
+      continue()
     endif()
     add_library(aisc_${library} INTERFACE)
     target_include_directories(aisc_${library} SYSTEM INTERFACE "${AISC_${name}_INCLUDE}")
@@ -54,10 +70,12 @@ if(AISC_ONEDNN)
   find_path(AISC_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
   find_library(AISC_DNNL_LIBRARY NAMES dnnl)
   if(NOT AISC_DNNL_INCLUDE OR NOT AISC_DNNL_LIBRARY)
-    message(FATAL_ERROR "oneDNN was not found: header oneapi/dnnl/dnnl.hpp: ${AISC_DNNL_INCLUDE}, "
-      "library dnnl: ${AISC_DNNL_LIBRARY} (Debian and Ubuntu: libdnnl-dev). `./aisc setup` "
-      "installs what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the speed.")
+    aisc_missing(aisc_onednn "oneDNN was not found: header oneapi/dnnl/dnnl.hpp: \
+${AISC_DNNL_INCLUDE}, library dnnl: ${AISC_DNNL_LIBRARY} (Debian and Ubuntu: libdnnl-dev). \
+`./aisc setup` installs what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the speed.")
   endif()
+endif()
+if(AISC_ONEDNN AND NOT TARGET aisc_onednn)
   file(STRINGS "${AISC_DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h" lines
     REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
   string(REGEX REPLACE "[^0-9]*([0-9]+)[^0-9]*" "\\1;" numbers "${lines}")
@@ -123,6 +141,10 @@ if(AISC_MPI AND EXISTS "${AISC_ROOT}/common/comm/mpi")
   set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings that MPI-3 has dropped
   find_package(MPI QUIET COMPONENTS CXX)
   set(AISC_HAS_MPI ${MPI_CXX_FOUND})
+endif()
+if(AISC_HAS_MPI)
+  add_library(aisc_mpi INTERFACE)
+  target_link_libraries(aisc_mpi INTERFACE MPI::MPI_CXX)
 endif()
 set(AISC_HAS_NCCL OFF)
 if(AISC_NCCL AND AISC_CUDA STREQUAL "EMULATED")

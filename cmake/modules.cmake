@@ -1,0 +1,144 @@
+# Modules: the numbered folders, each declared by one line in its own CMakeLists.txt.
+#
+#   aisc_module(11_gpt_3d PROGRAMS train_gpt LIBS aisc_app)
+#
+# makes from the files that are there: the library aisc_NN_name from solution/*.cpp, with exercises
+# (lab/*.cpp) the student's beside it; demo_NN_name from demo.cpp; bench_NN_name from bench.cpp; and
+# the tests, from tests/NN_name/*_test.cpp. The words:
+#   LIBS               what the library stands on; an earlier module (aisc_05_pipeline) is brought in
+#   PACKAGES LOOPS PRECOMPILE      of its library (of exercises, the given part), as in aisc_library
+#   PROGRAMS a b       programs, from a.cpp and b.cpp; MEASURES and LIGHT name some of these
+#   BENCH_LIBS         with these the benchmark is a program, in place of Google Benchmark
+#   TEST_LIBS          what the tests stand on besides; aisc_test_support is the whole harness
+#   GPU NO_THREADS WHOLE UNSANITIZED UNSANITIZED_ON_GPU     of its tests, as in aisc_test_room
+
+# Is what belongs to a module made in this build? Alone (AISC_ALONE), only that module's is.
+function(aisc_is_built out module)
+  set(${out} ON PARENT_SCOPE)
+  if(AISC_ALONE AND NOT AISC_ALONE STREQUAL module)
+    set(${out} OFF PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Brings module NN_name in, once, whoever asks first.
+function(aisc_use_module module)
+  if(NOT TARGET aisc_${module})
+    set(unless_needed)
+    if(AISC_ALONE OR module IN_LIST AISC_LEFT_OUT)
+      set(unless_needed EXCLUDE_FROM_ALL)
+    endif()
+    add_subdirectory("${AISC_ROOT}/${module}" "${CMAKE_BINARY_DIR}/${module}" ${unless_needed})
+  endif()
+endfunction()
+
+# The library of a module with exercises, whose files in lab/ are the student's. Three, so that both
+# build against the same headers and the same given code:
+#   aisc_NN_name_given   the files of solution/ without an exercise
+#   aisc_NN_name         the files of solution/ that lab/ has, too: what later modules link. In its
+#                        place the student's (AISC_USE_LABS, or no solution was handed out), or
+#                        prebuilt/libaisc_NN_name.a
+#   aisc_NN_name_lab     the student's files; not part of `all`, since they need not compile
+# Given code may call what is an exercise (a menu of algorithms calls them all), and that in turn
+# given code (what a choice costs), so both archives are named again behind the given one.
+# The words behind the three lists are those of aisc_library.
+function(aisc_lab_libraries module given lab libs)
+  set(folder "${AISC_ROOT}/${module}")
+  set(solution)
+  set(complete ON)
+  foreach(file IN LISTS lab)
+    get_filename_component(name "${file}" NAME)
+    list(REMOVE_ITEM given "${folder}/solution/${name}")
+    list(APPEND solution "${folder}/solution/${name}")
+    if(NOT EXISTS "${folder}/solution/${name}")
+      set(complete OFF)
+    endif()
+  endforeach()
+  set(given_libs ${libs} aisc_${module}_given)
+  set(given_again "")
+  if(given)
+    set(given_again $<TARGET_FILE:aisc_${module}_given>)
+  endif()
+  set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
+  aisc_library(aisc_${module}_given SOURCES ${given} LIBS ${libs} ${ARGN})
+  aisc_library(aisc_${module}_lab SOURCES ${lab} LIBS ${given_libs})
+  set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON)
+  target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>
+    ${given_again})
+  if(AISC_USE_LABS OR NOT (complete OR EXISTS "${prebuilt}"))
+    aisc_library(aisc_${module} LIBS aisc_${module}_lab)
+  elseif(complete)
+    aisc_library(aisc_${module} SOURCES ${solution} LIBS ${given_libs} ${ARGN})
+    target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}> ${given_again})
+    set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
+  else()
+    aisc_library(aisc_${module}
+      LIBS "${prebuilt}" ${given_libs} "${prebuilt}" ${given_again} ${AISC_PRIVATE_LIBS})
+    set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
+  endif()
+endfunction()
+
+function(aisc_module_programs module)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PROGRAMS;LIGHT;MEASURES;BENCH_LIBS")
+  set(folder "${AISC_ROOT}/${module}")
+  set(libs aisc_${module} CLI11::CLI11)
+  foreach(program IN LISTS arg_PROGRAMS)
+    set(words)
+    foreach(word IN ITEMS LIGHT MEASURES)
+      if(program IN_LIST arg_${word})
+        list(APPEND words ${word})
+      endif()
+    endforeach()
+    aisc_program(${program} ${words} SOURCES "${folder}/${program}.cpp" LIBS ${libs})
+  endforeach()
+  if(EXISTS "${folder}/demo.cpp")
+    aisc_program(demo_${module} LIGHT MEASURES SOURCES "${folder}/demo.cpp" LIBS ${libs})
+  endif()
+  if(arg_BENCH_LIBS)
+    aisc_program(bench_${module} MEASURES SOURCES "${folder}/bench.cpp"
+      LIBS aisc_${module} ${arg_BENCH_LIBS})
+  elseif(EXISTS "${folder}/bench.cpp")
+    aisc_bench(bench_${module} SOURCES "${folder}/bench.cpp" LIBS aisc_${module})
+  endif()
+endfunction()
+
+function(aisc_module module)
+  set(flags LOOPS PRECOMPILE GPU NO_THREADS)
+  set(lists LIBS PACKAGES PROGRAMS LIGHT MEASURES BENCH_LIBS TEST_LIBS WHOLE UNSANITIZED
+    UNSANITIZED_ON_GPU)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "${flags}" "" "${lists}")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${module}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  foreach(word IN LISTS flags)  # each is passed on as it was said
+    set(${word} "")
+    if(arg_${word})
+      set(${word} ${word})
+    endif()
+  endforeach()
+  foreach(lib IN LISTS arg_LIBS)
+    if(lib MATCHES "^aisc_([0-9][0-9]_.*)$")
+      aisc_use_module(${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  aisc_sources(sources "${AISC_ROOT}/${module}/solution")
+  file(GLOB lab CONFIGURE_DEPENDS "${AISC_ROOT}/${module}/lab/*.cpp")
+  if(lab)
+    aisc_lab_libraries(${module} "${sources}" "${lab}" "${arg_LIBS}" ${LOOPS} ${PRECOMPILE})
+    aisc_use_packages(aisc_${module}_given ${arg_PACKAGES})
+  else()
+    aisc_library(aisc_${module} ${LOOPS} ${PRECOMPILE} SOURCES ${sources} LIBS ${arg_LIBS}
+      PACKAGES ${arg_PACKAGES})
+  endif()
+  aisc_module_programs(${module} PROGRAMS ${arg_PROGRAMS} LIGHT ${arg_LIGHT}
+    MEASURES ${arg_MEASURES} BENCH_LIBS ${arg_BENCH_LIBS})
+  aisc_is_built(built ${module})
+  if(AISC_TESTS AND built)
+    set(harness ALONE)
+    if("aisc_test_support" IN_LIST arg_TEST_LIBS)
+      set(harness "")
+    endif()
+    aisc_test_room(${module} ${harness} ${GPU} ${NO_THREADS}
+      LIBS aisc_${module} ${arg_TEST_LIBS} WHOLE ${arg_WHOLE} UNSANITIZED ${arg_UNSANITIZED}
+      UNSANITIZED_ON_GPU ${arg_UNSANITIZED_ON_GPU})
+  endif()
+endfunction()

@@ -1,0 +1,279 @@
+# Tests: words of rooms (folders of tests/), of ranks that are processes, and of scripts. Modules have
+# the room of their name without asking (modules.cmake).
+#
+#   aisc_test_room(nn LIBS aisc_nn)
+#
+# makes nn_test of tests/nn/*_test.cpp, and ctest knows each of its tests. The words:
+#   LIBS              what is tested, and what the tests stand on besides
+#   ALONE             without tests/support, which stands on all floors: main() is GoogleTest's
+#   GPU               some of its tests need a GPU: tools/authors/gpu_check runs these
+#   NO_THREADS        has nothing for the thread sanitizer, and is not in its build
+#   UNSANITIZED a b   tests (filters of GoogleTest) that sanitizers leave out; UNSANITIZED_ON_GPU
+#                     likewise, on an emulated GPU
+#   WHOLE libs        tests/<room>/whole, which needs all of a module's exercises at once, is a binary
+#                     of its own, with these libs; sanitizers leave it out
+#
+#   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun
+#   aisc_test_program(race_01 01.race.is_reported SANITIZER thread SAYS "data race" ELSE "why not")
+#   aisc_test_scripts()                                              tests/tools/*_test
+
+# Environment of every test: threads that wait sleep, since several tests share the cores. The
+# thread sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP
+# orders, and has to leave out the runtime itself.
+set(AISC_TEST_ENVIRONMENT
+  OMP_WAIT_POLICY=passive
+  "LSAN_OPTIONS=suppressions=${AISC_ROOT}/cmake/lsan.supp:print_suppressions=0"
+  "UBSAN_OPTIONS=print_stacktrace=1"
+  "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+
+# What sanitizers need not see: they look at memory and threads, and of what differs in numbers, sizes
+# or what happens around it one case of each kind is enough, above all on an emulated GPU, which is
+# slow: `./aisc test --preset emulated` runs the rest. Here are kinds of cases, in any room; single
+# tests are UNSANITIZED where their room is declared.
+set(AISC_UNSANITIZED)
+if(AISC_SANITIZE MATCHES "address")
+  list(APPEND AISC_UNSANITIZED */Delayed */Late */Nodes */F64 */F16)
+endif()
+if(AISC_SANITIZE AND AISC_CUDA STREQUAL "EMULATED")
+  list(APPEND AISC_UNSANITIZED */F64_cuda */F16_cuda */CudaPlans */CudaLate */NcclPlans */NcclLate)
+endif()
+
+# A line each: the programs with tests for a GPU.
+set(AISC_GPU_TESTS "${CMAKE_BINARY_DIR}/gpu_tests.txt")
+file(WRITE "${AISC_GPU_TESTS}" "")
+
+function(aisc_test_room room)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;GPU;NO_THREADS" ""
+    "LIBS;WHOLE;UNSANITIZED;UNSANITIZED_ON_GPU")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tests of ${room}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/*_test.cpp")
+  if(AISC_HAS_CUDA)  # what only builds with CUDA have: tests/<room>/cuda
+    file(GLOB cuda CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/cuda/*.cpp"
+      "${AISC_ROOT}/tests/${room}/cuda/*.cu")
+    if(cuda)
+      list(APPEND sources ${cuda})
+      list(APPEND arg_LIBS aisc_cuda)
+    endif()
+  endif()
+  if(NOT sources OR room IN_LIST AISC_LEFT_OUT
+      OR (AISC_SANITIZE MATCHES "thread" AND arg_NO_THREADS))
+    return()
+  endif()
+  set(unsanitized ${arg_UNSANITIZED})
+  if(AISC_CUDA STREQUAL "EMULATED")
+    list(APPEND unsanitized ${arg_UNSANITIZED_ON_GPU})
+  endif()
+  set(support aisc_test_support)
+  if(arg_ALONE)
+    set(support GTest::gtest_main)
+  endif()
+  aisc_test(${room} SOURCES ${sources} LIBS ${support} ${arg_LIBS} UNSANITIZED ${unsanitized})
+  if(arg_GPU)
+    file(APPEND "${AISC_GPU_TESTS}" "${room}_test\n")
+  endif()
+  if(arg_WHOLE AND NOT AISC_SANITIZE)
+    get_target_property(has_solution aisc_${room} AISC_SOLUTION)
+    if(has_solution)
+      file(GLOB sources CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/whole/*_test.cpp")
+      aisc_test(${room}_whole SOURCES ${sources} LIBS aisc_test_support aisc_${room} ${arg_WHOLE})
+    endif()
+  endif()
+endfunction()
+
+# Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
+# reported as not run, never as passed. The binary starts its ranks itself, as threads.
+# The tests of a module with exercises are labelled `solution`, and aisc_lab_tests links them once more.
+function(aisc_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;UNSANITIZED")
+  set(target ${name}_test)
+  set(left_out ${AISC_UNSANITIZED} ${arg_UNSANITIZED})
+  set(filter "*")
+  if(AISC_SANITIZE AND left_out)
+    list(JOIN left_out ":" left_out)
+    set(filter "-${left_out}")
+  endif()
+  set(labels ${name})
+  set(libs ${arg_LIBS} GTest::gtest GTest::gmock)
+  if(TARGET aisc_${name}_lab)
+    aisc_lab_tests(${name} "${arg_SOURCES}" "${libs}")
+    get_target_property(has_solution aisc_${name} AISC_SOLUTION)
+    if(NOT has_solution)
+      return()
+    endif()
+    set(arg_SOURCES $<TARGET_OBJECTS:${name}_tests>)
+    list(APPEND labels solution)
+  endif()
+  aisc_program(${target} TEST SOURCES ${arg_SOURCES} LIBS ${libs})
+  set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
+  if(AISC_SHARDS)
+    foreach(index RANGE 1 ${AISC_SHARDS})
+      set(shard ${name}.${index}_of_${AISC_SHARDS})
+      add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
+        "--gtest_filter=${filter}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
+      math(EXPR index "${index} - 1")
+      set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${labels}" ENVIRONMENT
+        "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${AISC_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endforeach()
+    return()
+  endif()
+  gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
+    TEST_FILTER "${filter}" NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}" PROPERTIES TIMEOUT 300)
+  # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
+  file(WRITE "${file}" "foreach(case IN LISTS ${target}_cases)\n"
+    "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels}\"\n"
+    "    ENVIRONMENT \"${AISC_TEST_ENVIRONMENT}\")\nendforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
+endfunction()
+
+# The tests of a module with exercises, compiled once, <name>_tests, for two programs: <name>_test
+# with the solution (aisc_test) and <name>_lab_test with the student's code. ctest grades each
+# exercise as lab.01.3, label lab01. The target lab01_given is all but the student's code.
+function(aisc_lab_tests name sources libs)
+  string(SUBSTRING "${name}" 0 2 number)
+  list(REMOVE_ITEM libs aisc_${name})  # may be the student's, which need not compile
+  add_library(${name}_tests OBJECT ${sources})
+  target_link_libraries(${name}_tests PRIVATE ${libs} aisc_${name}_given aisc_settings
+    ${AISC_PRIVATE_LIBS})
+  target_compile_options(${name}_tests PRIVATE -O0)
+  aisc_precompile(${name}_tests)
+  aisc_program(${name}_lab_test TEST SOURCES $<TARGET_OBJECTS:${name}_tests>
+    LIBS ${libs} aisc_${name}_lab)
+  set_property(TARGET ${name}_lab_test PROPERTY EXCLUDE_FROM_ALL ON)
+  add_custom_target(lab${number}_given DEPENDS ${name}_tests aisc_${name}_given)
+  foreach(lib IN LISTS libs)
+    if(TARGET ${lib} AND lib MATCHES "^aisc_")
+      add_dependencies(lab${number}_given ${lib})
+    endif()
+  endforeach()
+
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  set(toml "${AISC_ROOT}/${name}/lab.toml")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${toml}")
+  file(STRINGS "${toml}" lines REGEX "^id = \"[0-9]+\\.[0-9]+\"")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^id = \"([0-9.]+)\".*" "\\1" id "${line}")
+    add_test(NAME lab.${id} WORKING_DIRECTORY "${AISC_ROOT}"
+      COMMAND "${Python3_EXECUTABLE}" "${AISC_ROOT}/tools/grade" --build "${CMAKE_BINARY_DIR}" ${id})
+    set_tests_properties(lab.${id} PROPERTIES LABELS lab${number} TIMEOUT 900 SKIP_RETURN_CODE 77)
+  endforeach()
+endfunction()
+
+# Under mpirun: settings of Open MPI 4 and 5, which other MPIs ignore. More ranks than cores, which
+# then yield while they wait; no binding, since other tests run beside; root is welcome.
+set(AISC_MPI_TEST_ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1
+  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_hwloc_base_binding_policy=none
+  OMPI_MCA_rmaps_base_oversubscribe=1
+  OMPI_MCA_mpi_yield_when_idle=1
+  PRTE_MCA_hwloc_default_binding_policy=none
+  PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)
+
+# The tests of <name>_test whose ranks may be processes, under mpirun: of each of SOURCES, for each
+# number in RANKS, one test of ctest, <name>.mpi.<source>.<ranks>, that runs all suites which the
+# source instantiates (INSTANTIATE_TEST_SUITE_P). Skipped where MPI is absent. Sanitizers, which make
+# processes slow, run them for the numbers in SANITIZED alone, if any. WAITS: these ranks wait most of
+# the time, and take one processor together.
+function(aisc_test_processes name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "WAITS" "" "SOURCES;RANKS;SANITIZED")
+  if(AISC_SANITIZE)
+    set(arg_RANKS ${arg_SANITIZED})
+  endif()
+  foreach(source IN LISTS arg_SOURCES)
+    set(path "${AISC_ROOT}/tests/${name}/${source}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+    file(STRINGS "${path}" lines REGEX "^INSTANTIATE_TEST_SUITE_P\\([A-Za-z]+, [A-Za-z]+,")
+    list(TRANSFORM lines REPLACE "^[^ ]+ ([A-Za-z]+),.*" "*/\\1.*")
+    list(JOIN lines ":" suites)
+    if(suites STREQUAL "")
+      message(FATAL_ERROR "${path} instantiates no suite that could run on processes")
+    endif()
+    string(REGEX REPLACE "_test\\.cpp$" "" what "${source}")
+    foreach(ranks IN LISTS arg_RANKS)
+      set(test ${name}.mpi.${what}.${ranks})
+      set(processors ${ranks})
+      if(arg_WAITS)
+        set(processors 1)
+      endif()
+      if(AISC_HAS_MPI)
+        add_test(NAME ${test} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND "${MPIEXEC_EXECUTABLE}"
+          ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}_test> --gtest_filter=${suites})
+      else()
+        add_test(NAME ${test} COMMAND "${CMAKE_COMMAND}" -E echo "MPI was not found")
+        set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "MPI was not found")
+      endif()
+      set_tests_properties(${test} PROPERTIES TIMEOUT 300 PROCESSORS ${processors} COST ${ranks}
+        LABELS "${name};mpi" ENVIRONMENT "${AISC_TEST_ENVIRONMENT};${AISC_MPI_TEST_ENVIRONMENT}")
+    endforeach()
+  endforeach()
+endfunction()
+
+# One test of ctest, <room>.<what>.<test>: a program that a sanitizer has to say something of. In other
+# builds it is skipped, for the reason ELSE.
+function(aisc_test_program target test)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "SANITIZER;SAYS;ELSE" "")
+  string(REGEX REPLACE "\\..*" "" room "${test}")
+  aisc_is_built(built ${room})
+  if(NOT AISC_TESTS OR NOT built)
+    return()
+  endif()
+  if(AISC_SANITIZE MATCHES "${arg_SANITIZER}")
+    add_test(NAME ${test} COMMAND ${target})
+    set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${arg_SAYS}")
+  else()
+    add_test(NAME ${test} COMMAND "${CMAKE_COMMAND}" -E echo "${arg_ELSE}")
+    set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "${arg_ELSE}")
+  endif()
+  set_tests_properties(${test} PROPERTIES TIMEOUT 60 LABELS ${room}
+    ENVIRONMENT "${AISC_TEST_ENVIRONMENT}")
+endfunction()
+
+# Tests of the scripts and programs: each method `test_...` of tests/tools/*_test is one test; exit code
+# 77 is a skip. They take longest (COST): ctest begins with them, so that it does not end with one
+# alone. A line `# ctest: ...` of a script has words, too:
+#   UNSANITIZED     what it looks at is the same in every build, or is for the fast one: sanitizers
+#                   leave it out
+#   OF 11_gpt_3d    tests programs of that module
+#   NEEDS labs      is left out where AISC_LEFT_OUT names this
+#   TIMEOUT 600     seconds, for those that compile
+function(aisc_test_scripts)
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  file(GLOB scripts CONFIGURE_DEPENDS "${AISC_ROOT}/tests/tools/*_test")
+  foreach(script IN LISTS scripts)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${script}")
+    file(STRINGS "${script}" words REGEX "^# ctest: ")
+    string(REGEX REPLACE "^# ctest: +" "" words "${words}")
+    separate_arguments(words)
+    cmake_parse_arguments(arg "UNSANITIZED" "TIMEOUT" "OF;NEEDS" ${words})
+    if(arg_UNPARSED_ARGUMENTS)
+      message(FATAL_ERROR "${script}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
+    endif()
+    set(left_out OFF)
+    foreach(needed IN LISTS arg_OF arg_NEEDS)
+      if(needed IN_LIST AISC_LEFT_OUT)
+        set(left_out ON)
+      endif()
+    endforeach()
+    if(left_out OR (AISC_SANITIZE AND arg_UNSANITIZED)
+        OR (AISC_ALONE AND NOT AISC_ALONE IN_LIST arg_OF))
+      continue()
+    endif()
+    if(NOT arg_TIMEOUT)
+      set(arg_TIMEOUT 120)
+    endif()
+    get_filename_component(suite "${script}" NAME)
+    file(STRINGS "${script}" cases REGEX "^ +def test_")
+    foreach(line IN LISTS cases)
+      string(REGEX REPLACE "^ +def (test_[a-z0-9_]+).*" "\\1" case "${line}")
+      set(test tools.${suite}.${case})
+      add_test(NAME ${test} COMMAND "${Python3_EXECUTABLE}" "${script}" ${case})
+      set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST 100
+        SKIP_RETURN_CODE 77 LABELS tools
+        ENVIRONMENT "AISC_BUILD=${CMAKE_BINARY_DIR};${AISC_TEST_ENVIRONMENT}")
+    endforeach()
+  endforeach()
+endfunction()
