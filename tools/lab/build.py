@@ -53,9 +53,9 @@ def fast_linker():
 
 
 class Build:
-    """A build folder of CMake and Ninja, as far as a lab needs it. A `strict` one refuses texts
-    that include anything but headers of the project and of the system. Test programs that are
-    linked go to `programs`."""
+    """A build folder of CMake, as far as a lab needs it. A `strict` one refuses texts that include
+    anything but headers of the project and of the system. Test programs that are linked go to
+    `programs`."""
 
     def __init__(self, folder, root=ROOT, strict=False, programs=None):
         self.folder = pathlib.Path(folder).resolve()
@@ -157,14 +157,27 @@ class Build:
             return dict(zip(texts, done))
 
     def link_command(self, target):
-        """The words of the command that links a test program."""
+        """The words of the command that links a test program, in the build folder."""
         if target not in self._links:
-            done, text = call(["ninja", "-C", self.folder, "-t", "commands", target])
-            lines = [line for line in text.splitlines() if f" -o tests/{target} " in line]
-            if not done or not lines:
-                raise LabError(f"ninja -t commands {target} in {self.folder}: {text[-500:]}")
-            self._links[target] = shlex.split(lines[-1].removeprefix(": && ").removesuffix(" && :"))
+            scripts = [path for folder in (".", "*") for path in
+                       self.folder.glob(f"{folder}/CMakeFiles/{target}.dir/link.txt")]
+            self._links[target] = (self._of_makefile(scripts[0]) if scripts else
+                                   self._of_ninja(target))
         return list(self._links[target])
+
+    def _of_ninja(self, target):
+        done, text = call(["ninja", "-C", self.folder, "-t", "commands", target])
+        lines = [line for line in text.splitlines() if f" -o tests/{target} " in line]
+        if not done or not lines:
+            raise LabError(f"ninja -t commands {target} in {self.folder}: {text[-500:]}")
+        return shlex.split(lines[-1].removeprefix(": && ").removesuffix(" && :"))
+
+    @staticmethod
+    def _of_makefile(script):
+        """Makefiles link in a folder below, which paths are made to begin with."""
+        folder = script.parents[2]
+        return [str(folder / word) if word.endswith((".o", ".a")) else word
+                for word in shlex.split(script.read_text(encoding="utf-8"))]
 
     def link(self, target, objects, library, keep_library=False):
         """Links the program `target` with `objects` in the place of `library` (a name such as
