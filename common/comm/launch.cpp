@@ -36,7 +36,7 @@ constexpr std::size_t kSmallStackBytes = 256 * 1024;
 struct Run {
   const LaunchOptions& options;
   const std::function<void(Rank)>& body;
-  std::shared_ptr<thread::CommunicatorState> group;
+  std::shared_ptr<thread::CommunicatorState> state;
 
   std::mutex mutex;
   std::condition_variable one_returned;
@@ -107,7 +107,7 @@ void use_cores(const Run& run, int rank) {
 
 void run_rank(Run& run, int rank) {
   const LaunchOptions& options = run.options;
-  thread::World& world = *run.group->world;
+  thread::World& world = *run.state->world;
   try {
     use_cores(run, rank);
     const std::unique_ptr<Device> device = make_device(options.device, rank);
@@ -116,7 +116,7 @@ void run_rank(Run& run, int rank) {
     trace.record(options.record_trace);
     world.attach(rank, &clock, &trace);
     std::unique_ptr<Communicator> communicator =
-        connect_gpus(thread::make_communicator(run.group, rank), *device, options);
+        connect_gpus(thread::make_communicator(run.state, rank), *device, options);
     communicator->use_plans(options.plans);
     if (const auto& decorate = options.internals.decorate)
       communicator = decorate(std::move(communicator));
@@ -150,11 +150,11 @@ void wait_for_ranks(Run& run, int started) {
   const auto all_returned = [&] { return run.returned == started; };
   const auto look_again = std::chrono::milliseconds(100);
   while (!run.one_returned.wait_for(lock, look_again, all_returned)) {
-    if (!run.group->world->has_failed()) continue;
+    if (!run.state->world->has_failed()) continue;
     if (run.one_returned.wait_for(lock, patience, all_returned)) return;
     std::fprintf(
         stderr, "%s\n%d of %d ranks have not returned %.1f s later; the process ends\n",
-        (run.first_exception ? what_of(run.first_exception) : run.group->world->failure()).c_str(),
+        (run.first_exception ? what_of(run.first_exception) : run.state->world->failure()).c_str(),
         started - run.returned, started, run.options.timeout_seconds);
     std::fflush(stderr);
     std::_Exit(kStuckExitStatus);
@@ -201,15 +201,15 @@ void launch_threads(const LaunchOptions& options, const std::function<void(Rank)
   pthread_attr_destroy(&attributes);
   const int started = static_cast<int>(threads.size());
   if (started < options.ranks)
-    run.group->world->fail(
+    run.state->world->fail(
         fmt::format("launch: the system starts no more than {} of {} threads; see docs/design.md "
                     "for what limits them",
                     started, options.ranks));
   wait_for_ranks(run, started);
   for (RankThread& thread : threads) pthread_join(thread.thread, nullptr);
-  run.group->world->stop();
+  run.state->world->stop();
   if (run.first_exception) std::rethrow_exception(run.first_exception);
-  run.group->world->throw_failure();
+  run.state->world->throw_failure();
 }
 
 bool uses_processes(const LaunchOptions& options) {

@@ -132,21 +132,21 @@ void Engine::post_part(MessageQueue& queue, const MessageQueue::Waiting& front) 
   }
 }
 
-// How everything moves on. An operation posts a group of messages. Each becomes one or more parts,
-// and where calls are checked a header; each of these is a request of MPI's, a *flight*. The
+// How everything moves on. An operation posts the messages of a step. Each becomes one or more
+// parts, and where calls are checked a header; each of these is a request of MPI's, a *flight*. The
 // operation counts in open_ those that have not ended. A round of drive() asks MPI once, of all
 // flights, which have ended, and takes these from the list; only then it acts on each, since that
 // adds new ones. What follows from the end of a flight:
 //  - a part that was received is handed to its operation, which may add it up at once;
 //  - the next part or message of its queue is posted (pump);
-//  - with the last of the group the operation goes on by itself (group_over): a plan makes the
+//  - with the last of the step the operation goes on by itself (step_over): a plan makes the
 //    copies and sums of its step and posts the next, an exchange is over.
 //
 // Two ranks, all_reduce of 4 elements by the ring plan, calls not checked. Rank 0:
 //   post    recv scratch[0, 2), send out[0, 2)         step 0, open_ 2
 //   drive   the send has ended                         open_ 1
 //   drive   the part from rank 1 has come: received()
-//           adds it to out[2, 4)                       open_ 0, so group_over():
+//           adds it to out[2, 4)                       open_ 0, so step_over():
 //   post    recv out[0, 2), send out[2, 4)             step 1, open_ 2, in the same round
 //   drive   both have ended                            open_ 0; no step is left: over
 // Rank 1 does the same with the halves exchanged. Who drives is nobody's concern here: one round
@@ -218,7 +218,7 @@ void Engine::over(const Flight& flight, const MPI_Status& status, int error) {
   Operation& owner = *flight.owner;
   if (flight.kind == Flight::Kind::Part && !flight.is_send)
     owner.received(flight.index, flight.begin, flight.bytes);
-  if (--owner.open_ == 0) owner.group_over();
+  if (--owner.open_ == 0) owner.step_over();
   pump(*flight.queue);
 }
 

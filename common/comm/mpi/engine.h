@@ -48,7 +48,7 @@ class Engine {
   // All three must outlive it; nothing is called before the first operation.
   Engine(Session& session, const LaunchOptions& options, Watchdog& watchdog);
 
-  // Inside: starts the messages of `owner`, whose group_over() is called when all are over.
+  // Inside: starts the messages of `owner`, whose step_over() is called when all are over.
   void post(const std::shared_ptr<Operation>& owner);
   // Blocks until one of `what` is over; the index of the first that is. Throws the failure.
   std::size_t block(std::span<Operation* const> what);
@@ -83,7 +83,7 @@ class Engine {
     bool is_send = false;
     MessageQueue* queue = nullptr;
     std::shared_ptr<Operation> owner{};
-    std::size_t index = 0;  // of the message in the owner's group
+    std::size_t index = 0;  // of the message in the owner's step
     std::size_t begin = 0, bytes = 0;
     std::shared_ptr<Header> header{};
     std::shared_ptr<const Control> control{};

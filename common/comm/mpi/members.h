@@ -28,7 +28,7 @@ struct Header {
 struct MessageQueue {
   struct Waiting {
     std::shared_ptr<Operation> owner;
-    std::size_t index;  // of the message in its group
+    std::size_t index;  // of the message in its step
     std::size_t parts, parts_posted = 0;
     bool header_posted = false, header_over = false;
   };

@@ -64,7 +64,7 @@ void PlanRun::enter(const std::shared_ptr<PlanRun>& run) {
 }
 
 // The messages of a step are over. Then this run goes on, and after it the next of its lane.
-void PlanRun::group_over() {
+void PlanRun::step_over() {
   std::deque<std::shared_ptr<Operation>>& lane = members().lane;
   while (!lane.empty() && static_cast<PlanRun&>(*lane.front()).advance()) lane.pop_front();
 }

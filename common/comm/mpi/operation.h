@@ -1,4 +1,4 @@
-// The operations of one rank: a group of sends and receives, and a plan.
+// The operations of one rank: sends and receives of one exchange, and a plan.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   // A part of a message that this rank receives is there.
   virtual void received(std::size_t /*index*/, std::size_t /*begin*/, std::size_t /*bytes*/) {}
-  virtual void group_over() = 0;  // all messages posted are over
-  virtual void release() = 0;     // lets go of the tensors; its rank's thread does so
+  virtual void step_over() = 0;  // all messages posted are over
+  virtual void release() = 0;    // lets go of the tensors; its rank's thread does so
   // Not over: the operation whose messages this one waits for, itself or one before it.
   virtual const Operation& runs_first() const { return *this; }
 
@@ -57,7 +57,7 @@ class Exchange final : public Operation {
            std::uint64_t sequence, std::span<const Transfer> transfers);
   void start();
 
-  void group_over() override { set_over(); }
+  void step_over() override { set_over(); }
   void release() override;
 
  private:
@@ -74,7 +74,7 @@ class PlanRun final : public Operation {
   static void enter(const std::shared_ptr<PlanRun>& run);  // into its lane
 
   void received(std::size_t index, std::size_t begin, std::size_t bytes) override;
-  void group_over() override;
+  void step_over() override;
   void release() override;
   const Operation& runs_first() const override { return *members().lane.front(); }
 
