@@ -230,7 +230,7 @@ void Engine::receive_control(Control& into, int tag) {
 }
 
 // A rank that cannot be told is found out otherwise.
-void Engine::send_control(int to, int tag, std::shared_ptr<const Control> control) {
+void Engine::send_control(int to, int tag, const std::shared_ptr<const Control>& control) {
   MPI_Request* request =
       add({.kind = Flight::Kind::ControlSend, .is_send = true, .control = control});
   if (MPI_Isend(control.get(), static_cast<int>(control->bytes()), MPI_BYTE, to, tag,

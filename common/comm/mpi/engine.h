@@ -67,7 +67,7 @@ class Engine {
   bool wait_until(const std::function<bool()>& over, std::optional<Time> deadline);
   // Receives one message from any rank, then calls Watchdog::received().
   void receive_control(Control& into, int tag);
-  void send_control(int to, int tag, std::shared_ptr<const Control> control);
+  void send_control(int to, int tag, const std::shared_ptr<const Control>& control);
   bool is_sending_control() const;
   // Whether a message may still be written into the buffers of an operation.
   bool is_receiving() const { return receives_ > 0; }

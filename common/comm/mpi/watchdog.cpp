@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
-#include <utility>
 
 #include "common/comm/mpi/operation.h"
 #include "common/core/error.h"
@@ -49,9 +48,8 @@ std::string Watchdog::ranks_that(const std::function<bool(const Peer&)>& is) con
   return who;
 }
 
-void Watchdog::send(int to, std::shared_ptr<const Control> control) {
-  if (to != session_.rank() && !peer(to).gone)
-    engine_.send_control(to, control_tag_, std::move(control));
+void Watchdog::send(int to, const std::shared_ptr<const Control>& control) {
+  if (to != session_.rank() && !peer(to).gone) engine_.send_control(to, control_tag_, control);
 }
 
 void Watchdog::send_to_all(const Control& control) {

@@ -95,7 +95,7 @@ class Watchdog {
   std::string ranks_that(const std::function<bool(const Peer&)>& is) const;
 
   void handle(const Control& control, int from);
-  void send(int to, std::shared_ptr<const Control> control);
+  void send(int to, const std::shared_ptr<const Control>& control);
   void send_to_all(const Control& control);
   [[noreturn]] void abort_all(const std::string& message);
 
