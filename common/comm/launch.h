@@ -50,12 +50,13 @@ struct LaunchOptions {
   // second, short message before each. Threads always compare.
   bool check_calls = true;
 
-  // For tests: other sizes reach every path with small buffers.
+  // Sizes for tests, which reach every path with small buffers, and what they put in the way.
   struct Internals {
     std::int64_t message_bytes = 8 << 20;   // processes: longer messages are cut; at most 2^31 - 1
     std::int64_t chunk_bytes = 256 * 1024;  // what a rank works on at a time
     std::int64_t inline_bytes = 16 * 1024;  // up to here the last to arrive does all the work
-    std::size_t stack_bytes = 0;  // 0: the system's; 256 KiB for more than 64 virtual ranks
+    // Threads: 0: the system's, or 256 KiB for more than 64 ranks in virtual time.
+    std::size_t stack_bytes = 0;
     // Wraps the world, and by its own split() everything split from it.
     std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> decorate{};
   } internals{};
