@@ -13,7 +13,7 @@ import threading
 
 from .exercises import ROOT, LabError
 
-# As ctest runs all tests (cmake/targets.cmake).
+# As ctest runs all tests (cmake/tests.cmake).
 ENVIRONMENT = {
     "OMP_WAIT_POLICY": "passive",
     "TSAN_OPTIONS": "ignore_noninstrumented_modules=1",
