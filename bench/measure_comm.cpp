@@ -128,10 +128,10 @@ struct Turn {
   }
 };
 
-using Processes = std::map<std::string, MpiProcesses>;  // by backend
+using ProcessesByBackend = std::map<std::string, MpiProcesses>;
 
 std::vector<Turn> turns(const MeasureOptions& options, const CommCase& c, Member& member,
-                        Team& team, Processes& processes) {
+                        Team& team, ProcessesByBackend& processes) {
   std::vector<Turn> all;
   for (const Contender& x : options.contenders(c)) {
     if (const auto mpi = processes.find(x.backend); mpi != processes.end()) {
@@ -186,7 +186,7 @@ void measure_comm(const MeasureOptions& options,
   const double begin = seconds_now();
   std::minstd_rand random(1);
   const auto measured = [&](const CommCase& c, double until, Member& member, Team& team,
-                            Processes& processes) {
+                            ProcessesByBackend& processes) {
     std::vector<Turn> all = turns(options, c, member, team, processes);
     for (Turn& turn : all) turn.prepare();
     std::vector<std::size_t> order(all.size());
@@ -207,7 +207,7 @@ void measure_comm(const MeasureOptions& options,
     for (last = first; last < cases.size() && cases[last].ranks() == cases[first].ranks(); ++last)
       most = std::max(most, cases[last].count());
     const int ranks = cases[first].ranks();
-    Processes processes;
+    ProcessesByBackend processes;
     for (std::size_t i = first; i < last; ++i)
       for (const Contender& x : options.contenders(cases[i]))
         if (is_mpi_backend(x.backend))
