@@ -5,7 +5,7 @@
 # makes from the files that are there: the library aisc_NN_name from solution/*.cpp, with exercises
 # (lab/*.cpp) the student's beside it; demo_NN_name from demo.cpp; bench_NN_name from bench.cpp; and
 # the tests, from tests/NN_name/*_test.cpp. The words:
-#   LIBS               what the library stands on; an earlier module (aisc_05_pipeline) is brought in
+#   LIBS               what the library stands on; earlier modules (aisc_05_pipeline) are brought in
 #   PACKAGES LOOPS PRECOMPILE      of its library (of exercises, the given part), as in aisc_library
 #   PROGRAMS a b       programs, from a.cpp and b.cpp; MEASURES and LIGHT name some of these
 #   BENCH_LIBS         with these the benchmark is a program, in place of Google Benchmark

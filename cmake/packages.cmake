@@ -72,7 +72,8 @@ if(AISC_ONEDNN)
   if(NOT AISC_DNNL_INCLUDE OR NOT AISC_DNNL_LIBRARY)
     aisc_missing(aisc_onednn "oneDNN was not found: header oneapi/dnnl/dnnl.hpp: \
 ${AISC_DNNL_INCLUDE}, library dnnl: ${AISC_DNNL_LIBRARY} (Debian and Ubuntu: libdnnl-dev). \
-`./aisc setup` installs what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the speed.")
+`./aisc setup` installs what is missing; -DAISC_ONEDNN=OFF does without, at a fraction of the \
+speed.")
   endif()
 endif()
 if(AISC_ONEDNN AND NOT TARGET aisc_onednn)

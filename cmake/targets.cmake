@@ -1,7 +1,7 @@
-# Libraries and programs: the words that the CMakeLists.txt files are written in. Words of modules are
-# in modules.cmake, those of tests in tests.cmake.
+# Libraries and programs: the words that the CMakeLists.txt files are written in. Words of modules
+# are in modules.cmake, those of tests in tests.cmake.
 #
-#   aisc_floor(nn LIBS aisc_ops aisc_comm)             a room of its own: one static library, aisc_nn
+#   aisc_floor(nn LIBS aisc_ops aisc_comm)             a room: one static library, aisc_nn
 #   aisc_library(aisc_x SOURCES ... LIBS ...)          a library of chosen files
 #   aisc_program(x SOURCES ... LIBS ...)               a program
 #   aisc_bench(bench_x SOURCES ... LIBS ...)           a program of Google Benchmark
@@ -48,7 +48,8 @@ function(aisc_compile_kernels)
   endif()
 endfunction()
 
-# Where a target lies in the build folder: under its folder's name, also when a module is built alone.
+# Where a target lies in the build folder: under its folder's name, also when a module is built
+# alone.
 function(aisc_place target)
   file(RELATIVE_PATH folder "${AISC_ROOT}" "${CMAKE_CURRENT_SOURCE_DIR}")
   set_target_properties(${target} PROPERTIES

@@ -1,5 +1,5 @@
-# Tests: words of rooms (folders of tests/), of ranks that are processes, and of scripts. Modules have
-# the room of their name without asking (modules.cmake).
+# Tests: words of rooms (folders of tests/), of ranks that are processes, and of scripts. Modules
+# have the room of their name without asking (modules.cmake).
 #
 #   aisc_test_room(nn LIBS aisc_nn)
 #
@@ -10,8 +10,8 @@
 #   NO_THREADS        has nothing for the thread sanitizer, and is not in its build
 #   UNSANITIZED a b   tests (filters of GoogleTest) that sanitizers leave out; UNSANITIZED_ON_GPU
 #                     likewise, on an emulated GPU
-#   WHOLE libs        tests/<room>/whole, which needs all of a module's exercises at once, is a binary
-#                     of its own, with these libs; sanitizers leave it out
+#   WHOLE libs        tests/<room>/whole, which needs all of a module's exercises at once and grades
+#                     none, is a binary of its own, with these libs; sanitizers leave it out
 #
 #   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun
 #   aisc_test_program(race_01 01.race.is_reported SANITIZER thread SAYS "data race" ELSE "why not")
@@ -26,10 +26,10 @@ set(AISC_TEST_ENVIRONMENT
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 
-# What sanitizers need not see: they look at memory and threads, and of what differs in numbers, sizes
-# or what happens around it one case of each kind is enough, above all on an emulated GPU, which is
-# slow: `./aisc test --preset emulated` runs the rest. Here are kinds of cases, in any room; single
-# tests are UNSANITIZED where their room is declared.
+# What sanitizers need not see: they look at memory and threads, and of what differs in numbers,
+# sizes or what happens around it one case of each kind is enough, above all on an emulated GPU,
+# which is slow: `./aisc test --preset emulated` runs the rest. Here are kinds of cases, in any
+# room; single tests are UNSANITIZED where their room is declared.
 set(AISC_UNSANITIZED)
 if(AISC_SANITIZE MATCHES "address")
   list(APPEND AISC_UNSANITIZED */Delayed */Late */Nodes */F64 */F16)
@@ -84,7 +84,8 @@ endfunction()
 
 # Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
 # reported as not run, never as passed. The binary starts its ranks itself, as threads.
-# The tests of a module with exercises are labelled `solution`, and aisc_lab_tests links them once more.
+# The tests of a module with exercises are labelled `solution`, and aisc_lab_tests links them once
+# more.
 function(aisc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;UNSANITIZED")
   set(target ${name}_test)
@@ -157,7 +158,8 @@ function(aisc_lab_tests name sources libs)
   foreach(line IN LISTS lines)
     string(REGEX REPLACE "^id = \"([0-9.]+)\".*" "\\1" id "${line}")
     add_test(NAME lab.${id} WORKING_DIRECTORY "${AISC_ROOT}"
-      COMMAND "${Python3_EXECUTABLE}" "${AISC_ROOT}/tools/grade" --build "${CMAKE_BINARY_DIR}" ${id})
+      COMMAND "${Python3_EXECUTABLE}" "${AISC_ROOT}/tools/grade" --build "${CMAKE_BINARY_DIR}"
+      ${id})
     set_tests_properties(lab.${id} PROPERTIES LABELS lab${number} TIMEOUT 900 SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()
@@ -175,9 +177,9 @@ set(AISC_MPI_TEST_ENVIRONMENT
 
 # The tests of <name>_test whose ranks may be processes, under mpirun: of each of SOURCES, for each
 # number in RANKS, one test of ctest, <name>.mpi.<source>.<ranks>, that runs all suites which the
-# source instantiates (INSTANTIATE_TEST_SUITE_P). Skipped where MPI is absent. Sanitizers, which make
-# processes slow, run them for the numbers in SANITIZED alone, if any. WAITS: these ranks wait most of
-# the time, and take one processor together.
+# source instantiates (INSTANTIATE_TEST_SUITE_P). Skipped where MPI is absent. Sanitizers, which
+# make processes slow, run them for the numbers in SANITIZED alone, if any. WAITS: these ranks wait
+# most of the time, and take one processor together.
 function(aisc_test_processes name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "WAITS" "" "SOURCES;RANKS;SANITIZED")
   if(AISC_SANITIZE)
@@ -212,8 +214,8 @@ function(aisc_test_processes name)
   endforeach()
 endfunction()
 
-# One test of ctest, <room>.<what>.<test>: a program that a sanitizer has to say something of. In other
-# builds it is skipped, for the reason ELSE.
+# One test of ctest, <room>.<what>.<test>: a program that a sanitizer has to say something of. In
+# other builds it is skipped, for the reason ELSE.
 function(aisc_test_program target test)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "SANITIZER;SAYS;ELSE" "")
   string(REGEX REPLACE "\\..*" "" room "${test}")
@@ -232,9 +234,9 @@ function(aisc_test_program target test)
     ENVIRONMENT "${AISC_TEST_ENVIRONMENT}")
 endfunction()
 
-# Tests of the scripts and programs: each method `test_...` of tests/tools/*_test is one test; exit code
-# 77 is a skip. They take longest (COST): ctest begins with them, so that it does not end with one
-# alone. A line `# ctest: ...` of a script has words, too:
+# Tests of the scripts and programs: each method `test_...` of tests/tools/*_test is one test; exit
+# code 77 is a skip. They take longest (COST): ctest begins with them, so that it does not end with
+# one alone. A line `# ctest: ...` of a script has words, too:
 #   UNSANITIZED     what it looks at is the same in every build, or is for the fast one: sanitizers
 #                   leave it out
 #   OF 11_gpt_3d    tests programs of that module
