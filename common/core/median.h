@@ -7,12 +7,13 @@
 
 namespace aisc {
 
-// The middle of `values` in order, of an even number the mean of the two in the middle; 0 of none.
+// The middle of `values` in order, of an even number the upper of the two in the middle, which was
+// measured as it is; 0 of none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 }  // namespace aisc
