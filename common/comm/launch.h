@@ -84,8 +84,9 @@ struct Processes {
 // in the script of a batch job. Throws Error where the launcher's variables make no sense.
 std::optional<Processes> started_processes();
 
-// True if this program was built with MPI.
+// True if this program was built with MPI; with NCCL.
 bool has_mpi();
+bool has_nccl();
 
 // A command that starts `program`, with its arguments, as so many processes of this machine:
 // mpirun, with settings of Open MPI and MPICH as environment that hold on any machine: more ranks

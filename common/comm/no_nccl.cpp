@@ -1,5 +1,6 @@
 // Where NCCL was not found when this was built, or CUDA was not asked for.
 #include "common/comm/backend/nccl_communicator.h"
+#include "common/comm/launch.h"
 #include "common/core/error.h"
 
 namespace aisc {

@@ -74,13 +74,13 @@ class PlanOracle {
   // round each, which begins when both sides are there.
   std::int64_t rounds() const {
     std::int64_t rounds = 0;
-    for (const Rank& rank : ranks_) rounds = std::max(rounds, rank.end);
+    for (const RankState& rank : ranks_) rounds = std::max(rounds, rank.end);
     return rounds;
   }
 
  private:
   using Kind = PlanAction::Kind;
-  struct Rank {
+  struct RankState {
     std::size_t step = 0;
     int open = 0;                     // messages of this step that have not met their other side
     std::int64_t begin = 0, end = 0;  // of this step, in rounds
@@ -90,7 +90,7 @@ class PlanOracle {
   bool over(std::size_t r) const { return ranks_[r].step == plans_[r].steps(); }
 
   void wrong(int r, const std::string& what) {
-    const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+    const RankState& rank = ranks_[static_cast<std::size_t>(r)];
     if (error_.empty())
       error_ = "rank " + std::to_string(r) + ", step " + std::to_string(rank.step) + ": " + what;
   }
@@ -128,16 +128,16 @@ class PlanOracle {
       if (sends || receives) ++ranks_[i].open;
       if (sends) {
         sends_[{r, action.peer}].push_back(action.from);
-        meet(r, action.peer);
+        match(r, action.peer);
       }
       if (receives) {
         recvs_[{action.peer, r}].push_back(action.to);
-        meet(action.peer, r);
+        match(action.peer, r);
       }
     }
   }
 
-  void meet(int from, int to) {
+  void match(int from, int to) {
     auto& sends = sends_[{from, to}];
     auto& recvs = recvs_[{from, to}];
     if (sends.empty() || recvs.empty()) return;
@@ -150,10 +150,10 @@ class PlanOracle {
       return;
     }
     std::copy_n(begin_of(from, send), send.count, begin_of(to, recv));
-    Rank& sender = ranks_[static_cast<std::size_t>(from)];
-    Rank& receiver = ranks_[static_cast<std::size_t>(to)];
+    RankState& sender = ranks_[static_cast<std::size_t>(from)];
+    RankState& receiver = ranks_[static_cast<std::size_t>(to)];
     const std::int64_t end = std::max(sender.begin, receiver.begin) + 1;
-    for (Rank* rank : {&sender, &receiver}) {
+    for (RankState* rank : {&sender, &receiver}) {
       rank->end = std::max(rank->end, end);
       --rank->open;
     }
@@ -176,7 +176,7 @@ class PlanOracle {
 
   const std::vector<Plan>& plans_;
   std::vector<RankMemory<T>>& memory_;
-  std::vector<Rank> ranks_;
+  std::vector<RankState> ranks_;
   std::map<std::pair<int, int>, std::deque<Piece>> sends_, recvs_;  // by (from, to)
   std::string error_;
 };

@@ -13,7 +13,7 @@
 namespace aisc::emulated_gpu {
 namespace {
 
-struct Rank {
+struct Member {
   int rank;
   int size;
   ncclComm_t comm = nullptr;
@@ -21,13 +21,13 @@ struct Rank {
 };
 
 // Runs f in one thread for each rank, each with a GPU and a stream of its own.
-void on_ranks(int size, const std::function<void(Rank&)>& f) {
+void on_ranks(int size, const std::function<void(Member&)>& f) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r)
     threads.emplace_back([&, r] {
-      Rank rank{r, size};
+      Member rank{r, size};
       cudaSetDevice(r);
       cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking);
       EXPECT_EQ(ncclCommInitRank(&rank.comm, size, id, r), ncclSuccess);
@@ -50,7 +50,7 @@ class Nccl : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, testing::Values(1, 2, 3, 4));
 
 TEST_P(Nccl, Reductions) {
-  on_ranks(GetParam(), [](Rank& r) {
+  on_ranks(GetParam(), [](Member& r) {
     const int n = 5;
     const int sum_of_ranks = r.size * (r.size - 1) / 2 * 100;
     Array<int> in(numbered(r.rank, n * r.size));
@@ -77,7 +77,7 @@ TEST_P(Nccl, Reductions) {
 }
 
 TEST_P(Nccl, ShortFloatsAreRoundedAtEachStep) {
-  on_ranks(GetParam(), [](Rank& r) {
+  on_ranks(GetParam(), [](Member& r) {
     const float one = r.rank == 0 ? 256.0f : 1.0f;  // in BF16 256 + 1 is 256
     Array<std::uint16_t> values(std::vector<std::uint16_t>{gpu::bf16_bits(one)});
     ncclAllReduce(values.data(), values.data(), 1, ncclBfloat16, ncclSum, r.comm, r.stream);
@@ -87,7 +87,7 @@ TEST_P(Nccl, ShortFloatsAreRoundedAtEachStep) {
 }
 
 TEST_P(Nccl, Movements) {
-  on_ranks(GetParam(), [](Rank& r) {
+  on_ranks(GetParam(), [](Member& r) {
     const int n = 3;
     const auto count = static_cast<std::size_t>(n);
     const int root = r.size / 2;
@@ -119,7 +119,7 @@ TEST_P(Nccl, Movements) {
 }
 
 TEST_P(Nccl, AGroupOfSendsAndReceivesInARing) {
-  on_ranks(GetParam(), [](Rank& r) {
+  on_ranks(GetParam(), [](Member& r) {
     Array<int> in(numbered(r.rank, 4));
     Array<int> out(4);
     const int next = (r.rank + 1) % r.size;
@@ -136,7 +136,7 @@ TEST_P(Nccl, AGroupOfSendsAndReceivesInARing) {
 }
 
 TEST_P(Nccl, SplitByColour) {
-  on_ranks(GetParam(), [](Rank& r) {
+  on_ranks(GetParam(), [](Member& r) {
     ncclComm_t half = nullptr;
     const int color = r.rank == 0 ? NCCL_SPLIT_NOCOLOR : r.rank % 2;
     EXPECT_EQ(ncclCommSplit(r.comm, color, -r.rank, &half, nullptr), ncclSuccess);
@@ -242,7 +242,7 @@ TEST(NcclFaults, TwoRanksOnOneGpuAreRefused) {
 
 // One rank asks for something else, or for nothing: the others wait until they are aborted.
 TEST(NcclFaults, WhatDoesNotMatchHangsUntilItIsAborted) {
-  on_ranks(3, [](Rank& r) {
+  on_ranks(3, [](Member& r) {
     ncclComm_t doomed = nullptr;
     ASSERT_EQ(ncclCommSplit(r.comm, 0, r.rank, &doomed, nullptr), ncclSuccess);
     Array<int> value(4, r.rank);
@@ -258,7 +258,7 @@ TEST(NcclFaults, WhatDoesNotMatchHangsUntilItIsAborted) {
 
 // The send is gone with its rank: a receive that comes later waits for it in vain.
 TEST(NcclFaults, AnAbortedSendIsNotReceivedLater) {
-  on_ranks(2, [](Rank& r) {
+  on_ranks(2, [](Member& r) {
     ncclComm_t doomed = nullptr;
     ASSERT_EQ(ncclCommSplit(r.comm, 0, r.rank, &doomed, nullptr), ncclSuccess);
     Array<int> value(1, r.rank + 5);
@@ -285,7 +285,7 @@ TEST(NcclFaults, AnAbortedSendIsNotReceivedLater) {
 // Rank 0's receives, which nobody answers, hang on its GPU, each on a stream and a communicator of
 // its own.
 TEST(NcclFaults, AnAbortWaitsForWhatElseHangsOnItsGpuAndAGroupOfThemEndsAll) {
-  on_ranks(2, [](Rank& r) {
+  on_ranks(2, [](Member& r) {
     std::array<ncclComm_t, 4> doomed{};
     for (ncclComm_t& comm : doomed)
       ASSERT_EQ(ncclCommSplit(r.comm, 0, r.rank, &comm, nullptr), ncclSuccess);
@@ -323,7 +323,7 @@ TEST(NcclFaults, AnAbortWaitsForWhatElseHangsOnItsGpuAndAGroupOfThemEndsAll) {
 }
 
 TEST(NcclFaults, WrongArguments) {
-  on_ranks(2, [](Rank& r) {
+  on_ranks(2, [](Member& r) {
     Array<int> value(2);
     int on_host = 0;
     const auto send = [&](void* data, std::size_t count, int peer) {

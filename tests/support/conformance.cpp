@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/backend/nccl_communicator.h"
 #include "tests/support/delayed_comm.h"
 #include "tests/support/has_cuda.h"
 #include "tests/support/late_comm.h"

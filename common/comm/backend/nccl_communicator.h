@@ -8,9 +8,6 @@
 
 namespace aisc {
 
-// True if this program was built with NCCL.
-bool has_nccl();
-
 // A communicator for buffers on `device`, which must be a GPU and no other rank's. `control` is one
 // of the same ranks, by threads or MPI: calls whose buffers are all in host memory go to it, as do
 // barriers and splits, and with it each call on GPUs is compared. Collective. NCCL runs on streams

@@ -52,7 +52,7 @@ Fabric::~Fabric() {
     if (std::uncaught_exceptions() > 0) fail("left by an exception");
     // What nobody has waited for may still go wrong: control then keeps the error.
     while (!failed_ && !expected_.empty()) {
-      wait_for(*expected_.front().meeting);
+      wait_for(*expected_.front().agreement);
       expected_.pop_front();
     }
     if (!failed_) take_down();
@@ -115,14 +115,14 @@ void Fabric::progress() {
   });
 }
 
-void Fabric::progress_until(const std::function<bool()>& is_done, Work& meeting,
+void Fabric::progress_until(const std::function<bool()>& is_done, Work& agreement,
                             const std::string& what) {
   const auto done = [&] {
     progress();
     return is_done();
   };
   if (poll(done, timeout_)) return;
-  wait_for(meeting);
+  wait_for(agreement);
   guarded([&] { aisc::fail(fmt::format("{} after {:.1f} s", what, timeout_.count())); });
 }
 
@@ -135,22 +135,22 @@ void Fabric::give_a_chance(const std::function<bool()>& is_done) {
       kChance);
 }
 
-void Fabric::wait_for(Work& meeting) {
-  guarded([&] { meeting.wait(); });
+void Fabric::wait_for(Work& agreement) {
+  guarded([&] { agreement.wait(); });
 }
 
-void Fabric::expect(Meeting meeting, std::vector<std::shared_ptr<Part>> parts) {
+void Fabric::expect(Agreement agreement, std::vector<std::shared_ptr<Part>> parts) {
   forget_what_is_over();
-  expected_.push_back({std::move(meeting), std::move(parts)});
+  expected_.push_back({std::move(agreement), std::move(parts)});
 }
 
 void Fabric::forget_what_is_over() {
   const auto is_over = [](const Expected& it) {
-    return it.meeting->done() && std::all_of(it.parts.begin(), it.parts.end(),
-                                             [](const auto& part) { return part->is_over(); });
+    return it.agreement->done() && std::all_of(it.parts.begin(), it.parts.end(),
+                                               [](const auto& part) { return part->is_over(); });
   };
   while (!expected_.empty() && is_over(expected_.front())) {
-    wait_for(*expected_.front().meeting);
+    wait_for(*expected_.front().agreement);
     expected_.pop_front();
   }
 }
@@ -159,7 +159,7 @@ void Fabric::forget_what_is_over() {
 // take part in it; so first that is seen to. Afterwards it is a matter of GPUs.
 void Fabric::look(bool may_block) {
   if (may_block) {
-    for (std::size_t i = 0; i < expected_.size(); ++i) wait_for(*expected_[i].meeting);
+    for (std::size_t i = 0; i < expected_.size(); ++i) wait_for(*expected_[i].agreement);
     look_began_ = now();
   }
   progress();

@@ -13,7 +13,7 @@
 namespace aisc::nccl {
 
 // A call as control sees it: over when all ranks that take part have made it, and the same one.
-using Meeting = std::shared_ptr<Work>;
+using Agreement = std::shared_ptr<Work>;
 
 class Fabric final : public CudaDevice::Watch {
  public:
@@ -32,16 +32,17 @@ class Fabric final : public CudaDevice::Watch {
   // Throws what has gone wrong as far as it is known; else enqueues what can be by now.
   void progress();
   // The same until `is_done`. At the timeout throws Error naming those that have not come to
-  // `meeting`, or "<what> after ... s".
-  void progress_until(const std::function<bool()>& is_done, Work& meeting, const std::string& what);
+  // `agreement`, or "<what> after ... s".
+  void progress_until(const std::function<bool()>& is_done, Work& agreement,
+                      const std::string& what);
   // The same, for a short time at most.
   void give_a_chance(const std::function<bool()>& is_done);
 
   // Returns when all have made the call. Throws Error naming those that have not, or another one.
-  void wait_for(Work& meeting);
+  void wait_for(Work& agreement);
   // The compute stream waits for these from now on: whoever waits for the device has to know how
   // they are.
-  void expect(Meeting meeting, std::vector<std::shared_ptr<Part>> parts);
+  void expect(Agreement agreement, std::vector<std::shared_ptr<Part>> parts);
 
   // Ends all that is under way: this rank's communicators are of no use any more, and say why.
   void fail(const std::string& message) noexcept;
@@ -50,7 +51,7 @@ class Fabric final : public CudaDevice::Watch {
 
  private:
   struct Expected {
-    Meeting meeting;
+    Agreement agreement;
     std::vector<std::shared_ptr<Part>> parts;
   };
   using Time = std::chrono::steady_clock::time_point;

@@ -56,7 +56,7 @@ class NcclCommunicator final : public Communicator {
 
   Work do_collective(Collective collective) override {
     fabric_->progress();
-    if (collective.call.op == CommOp::Barrier) return meet(collective);
+    if (collective.call.op == CommOp::Barrier) return agree(collective);
     if (is_on_host(collective)) return collective_on(*control_, std::move(collective));
     return staged(std::move(collective), [&](Collective c) {
       if (size() == 1) {
@@ -106,14 +106,14 @@ class NcclCommunicator final : public Communicator {
       if (t.in.count() > 0) parts.push_back(message(call, t.to, std::move(t.in)));
       if (t.out.count() > 0) parts.push_back(message(call, t.from, std::move(t.out)));
     }
-    auto meeting = std::make_shared<Work>(exchange_on(*control_, call, without_data));
-    if (parts.empty()) return std::move(*meeting);
+    auto agreement = std::make_shared<Work>(exchange_on(*control_, call, without_data));
+    if (parts.empty()) return std::move(*agreement);
     fabric_->give_a_chance([&] {
       for (const auto& part : parts)
         if (!part->over && !is_alone(*part)) return false;
       return true;
     });
-    Work work(std::make_unique<Operation>(fabric_, std::move(meeting), std::move(parts)));
+    Work work(std::make_unique<Operation>(fabric_, std::move(agreement), std::move(parts)));
     return staging.bytes() == 0 ? std::move(work) : std::move(staging).around(std::move(work));
   }
 
@@ -174,15 +174,15 @@ class NcclCommunicator final : public Communicator {
 
   Work run(const Collective& c, std::shared_ptr<Part> part,
            std::vector<std::function<void()>> steps) {
-    auto meeting = std::make_shared<Work>(meet(c));
-    keep_up(meeting);
+    auto agreement = std::make_shared<Work>(agree(c));
+    keep_up(agreement);
     link_->push(part, std::move(steps));
     fabric_->give_a_chance([&] { return part->over.has_value(); });
-    return Work(std::make_unique<Operation>(fabric_, std::move(meeting),
+    return Work(std::make_unique<Operation>(fabric_, std::move(agreement),
                                             std::vector<std::shared_ptr<Part>>{std::move(part)}));
   }
 
-  Work meet(const Collective& c) {
+  Work agree(const Collective& c) {
     Collective without_data{.call = c.call};
     if (c.call.op == CommOp::AllToAllV) {
       without_data.in = without(c.in.view());
@@ -191,7 +191,7 @@ class NcclCommunicator final : public Communicator {
     return plan_on(*control_, std::move(without_data), meeting_plan(c, rank(), size()));
   }
 
-  void keep_up(const Meeting& meeting) {
+  void keep_up(const Agreement& agreement) {
     while (!under_way_.empty() && under_way_.front()->done()) {
       fabric_->wait_for(*under_way_.front());
       under_way_.pop_front();
@@ -200,7 +200,7 @@ class NcclCommunicator final : public Communicator {
       fabric_->wait_for(*under_way_.front());
       under_way_.pop_front();
     }
-    under_way_.push_back(meeting);
+    under_way_.push_back(agreement);
   }
 
   // The same elements, for control: at nullptr.
@@ -291,7 +291,7 @@ class NcclCommunicator final : public Communicator {
   CpuDevice host_;  // for views; nothing is allocated
   const std::string where_;
   const std::shared_ptr<Link> link_;  // of the collectives
-  std::deque<Meeting> under_way_;
+  std::deque<Agreement> under_way_;
   std::map<std::pair<int, bool>, std::shared_ptr<Link>> links_;  // by peer and direction
   std::shared_ptr<Link> own_link_;
   std::deque<std::shared_ptr<Part>> own_sends_, own_recvs_;  // that wait for their other side

@@ -10,9 +10,9 @@
 
 namespace aisc::nccl {
 
-Operation::Operation(std::shared_ptr<Fabric> fabric, Meeting meeting,
+Operation::Operation(std::shared_ptr<Fabric> fabric, Agreement agreement,
                      std::vector<std::shared_ptr<Part>> parts)
-    : fabric_(std::move(fabric)), meeting_(std::move(meeting)), parts_(std::move(parts)) {}
+    : fabric_(std::move(fabric)), agreement_(std::move(agreement)), parts_(std::move(parts)) {}
 
 bool Operation::is_enqueued() const {
   return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return !!part->over; });
@@ -21,13 +21,13 @@ bool Operation::is_enqueued() const {
 void Operation::wait() {
   fabric_->progress();
   if (!is_enqueued()) {
-    fabric_->wait_for(*meeting_);
-    fabric_->progress_until([&] { return is_enqueued(); }, *meeting_,
+    fabric_->wait_for(*agreement_);
+    fabric_->progress_until([&] { return is_enqueued(); }, *agreement_,
                             parts_[0]->text() + ": NCCL has not begun");
   }
   follow();
   for (const auto& part : parts_) part->release();
-  fabric_->expect(meeting_, std::move(parts_));
+  fabric_->expect(agreement_, std::move(parts_));
 }
 
 // What the device computes from here on, and memory that is given back, comes after the operation.
@@ -40,8 +40,8 @@ void Operation::follow() {
 bool Operation::done() {
   try {
     fabric_->progress();
-    if (!meeting_->done()) return false;
-    fabric_->wait_for(*meeting_);
+    if (!agreement_->done()) return false;
+    fabric_->wait_for(*agreement_);
     return std::all_of(parts_.begin(), parts_.end(), [](const auto& p) { return p->is_over(); });
   } catch (...) {
     return true;  // wait() says why
@@ -55,7 +55,7 @@ std::size_t Operation::wait_any(std::span<PendingOperation* const> operations) {
       if (operations[index]->done()) return true;
     return false;
   };
-  fabric_->progress_until(one_is_over, *meeting_, parts_[0]->text() + ": it is not over");
+  fabric_->progress_until(one_is_over, *agreement_, parts_[0]->text() + ": it is not over");
   return index;
 }
 
@@ -63,7 +63,7 @@ std::size_t Operation::wait_any(std::span<PendingOperation* const> operations) {
 void Operation::abandon() noexcept {
   try {
     if (std::uncaught_exceptions() == 0) return wait();
-    *meeting_ = Work();
+    *agreement_ = Work();
     fabric_->fail(parts_[0]->text() + ": left by an exception");
     follow();
   } catch (...) {

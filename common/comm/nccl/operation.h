@@ -11,7 +11,7 @@ namespace aisc::nccl {
 
 class Operation final : public PendingOperation {
  public:
-  Operation(std::shared_ptr<Fabric> fabric, Meeting meeting,
+  Operation(std::shared_ptr<Fabric> fabric, Agreement agreement,
             std::vector<std::shared_ptr<Part>> parts);
 
   // The compute stream waits for the operation. The host only waits until it is enqueued, which
@@ -26,7 +26,7 @@ class Operation final : public PendingOperation {
   void follow();
 
   const std::shared_ptr<Fabric> fabric_;
-  const Meeting meeting_;
+  const Agreement agreement_;
   std::vector<std::shared_ptr<Part>> parts_;
 };
 
