@@ -1,5 +1,5 @@
 # The second line of every module's CMakeLists.txt. Inside the whole house it finds everything made;
-# when the module is built alone (cmake -S 11_gpt_3d -B build/alone) it brings in the floors below,
+# when the module is built alone (cmake -S 11_gpt_3d -B build/11) it brings in the floors below,
 # of which only those are compiled that the module, its programs and its tests need.
 if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR)
   get_filename_component(AISC_ALONE "${CMAKE_CURRENT_SOURCE_DIR}" NAME)

@@ -6,7 +6,8 @@
 # (lab/*.cpp) the student's beside it; demo_NN_name from demo.cpp; bench_NN_name from bench.cpp; and
 # the tests, from tests/NN_name/*_test.cpp. The words:
 #   LIBS               what the library stands on; earlier modules (aisc_05_pipeline) are brought in
-#   PACKAGES LOOPS PRECOMPILE      of its library (of exercises, the given part), as in aisc_library
+#   LOOPS PRECOMPILE   of its library, as in aisc_library
+#   PACKAGES           likewise; with exercises, of the given part, which must have a file then
 #   PROGRAMS a b       programs, from a.cpp and b.cpp; MEASURES and LIGHT name some of these
 #   BENCH_LIBS         with these the benchmark is a program, in place of Google Benchmark
 #   TEST_LIBS          what the tests stand on besides; aisc_test_support is the whole harness

@@ -14,7 +14,7 @@
 #                     none, is a binary of its own, with these libs; sanitizers leave it out
 #
 #   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun
-#   aisc_test_program(race_01 01.race.is_reported SANITIZER thread SAYS "data race" ELSE "why not")
+#   aisc_test_program(race_01 01_name.race.is_reported SANITIZER thread SAYS "data race" ELSE "why not")
 #   aisc_test_scripts()                                              tests/tools/*_test
 
 # Environment of every test: threads that wait sleep, since several tests share the cores. The
@@ -70,7 +70,7 @@ function(aisc_test_room room)
     set(support GTest::gtest_main)
   endif()
   aisc_test(${room} SOURCES ${sources} LIBS ${support} ${arg_LIBS} UNSANITIZED ${unsanitized})
-  if(arg_GPU)
+  if(arg_GPU AND TARGET ${room}_test)
     file(APPEND "${AISC_GPU_TESTS}" "${room}_test\n")
   endif()
   if(arg_WHOLE AND NOT AISC_SANITIZE)
@@ -182,6 +182,9 @@ set(AISC_MPI_TEST_ENVIRONMENT
 # most of the time, and take one processor together.
 function(aisc_test_processes name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "WAITS" "" "SOURCES;RANKS;SANITIZED")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "processes of ${name}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
+  endif()
   if(AISC_SANITIZE)
     set(arg_RANKS ${arg_SANITIZED})
   endif()
@@ -239,8 +242,7 @@ endfunction()
 # one alone. A line `# ctest: ...` of a script has words, too:
 #   UNSANITIZED     what it looks at is the same in every build, or is for the fast one: sanitizers
 #                   leave it out
-#   OF 11_gpt_3d    tests programs of that module
-#   NEEDS labs      is left out where AISC_LEFT_OUT names this
+#   OF 11_gpt_3d    tests what is of that module, or of labs: left out where AISC_LEFT_OUT names it
 #   TIMEOUT 600     seconds, for those that compile
 function(aisc_test_scripts)
   find_package(Python3 QUIET COMPONENTS Interpreter)
@@ -250,18 +252,17 @@ function(aisc_test_scripts)
     file(STRINGS "${script}" words REGEX "^# ctest: ")
     string(REGEX REPLACE "^# ctest: +" "" words "${words}")
     separate_arguments(words)
-    cmake_parse_arguments(arg "UNSANITIZED" "TIMEOUT" "OF;NEEDS" ${words})
+    cmake_parse_arguments(arg "UNSANITIZED" "TIMEOUT" "OF" ${words})
     if(arg_UNPARSED_ARGUMENTS)
       message(FATAL_ERROR "${script}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
     endif()
     set(left_out OFF)
-    foreach(needed IN LISTS arg_OF arg_NEEDS)
+    foreach(needed IN LISTS arg_OF)
       if(needed IN_LIST AISC_LEFT_OUT)
         set(left_out ON)
       endif()
     endforeach()
-    if(left_out OR (AISC_SANITIZE AND arg_UNSANITIZED)
-        OR (AISC_ALONE AND NOT AISC_ALONE IN_LIST arg_OF))
+    if(left_out OR (AISC_SANITIZE AND arg_UNSANITIZED))
       continue()
     endif()
     if(NOT arg_TIMEOUT)

@@ -23,7 +23,7 @@ decltype(auto) at(T& values, int i) {
 
 enum class ChannelKind { Ring, Chain };
 // What a way between two GPUs of a node may pass at the most.
-enum class Reach { NvLink, PcieSwitch, Cpu, TwoCpus };
+enum class Nearness { NvLink, PcieSwitch, Cpu, TwoCpus };
 
 // Throws Error where they differ.
 int gpus_per_node(const Topology& topology) {
@@ -65,21 +65,21 @@ class Machine {
     for (const int wire : way.wires) least = std::min(least, topology_.bytes_per_second(wire));
     return least;
   }
-  Reach reach_of(const Network::Route& way) const {
+  Nearness nearness_of(const Network::Route& way) const {
     int cpus = 0, switches = 0;
     for (const int wire : way.wires) {
       const Kind kind = at(topology_.vertices(), topology_.ends_of(wire).second).kind;
       cpus += kind == Kind::Cpu;
       switches += kind == Kind::PcieSwitch;
     }
-    return cpus > 1       ? Reach::TwoCpus
-           : cpus == 1    ? Reach::Cpu
-           : switches > 0 ? Reach::PcieSwitch
-                          : Reach::NvLink;
+    return cpus > 1       ? Nearness::TwoCpus
+           : cpus == 1    ? Nearness::Cpu
+           : switches > 0 ? Nearness::PcieSwitch
+                          : Nearness::NvLink;
   }
 
-  bool is_open(int from, int to, Reach reach) const {
-    return from != to && reach_of(way(from, to)) <= reach;
+  bool is_open(int from, int to, Nearness nearness) const {
+    return from != to && nearness_of(way(from, to)) <= nearness;
   }
   // The better comes first: what carries more, then what is shorter.
   bool is_better(const Network::Route& a, const Network::Route& b) const {
@@ -88,11 +88,11 @@ class Machine {
   }
 
   // Those that channels may use.
-  std::set<int> wires_in(Reach reach) const {
+  std::set<int> wires_in(Nearness nearness) const {
     std::set<int> wires;
     for (int from = 0; from < gpus_; ++from)
       for (int to = 0; to < gpus_; ++to) {
-        if (is_open(from, to, reach)) add_to(wires, way(from, to));
+        if (is_open(from, to, nearness)) add_to(wires, way(from, to));
         for (int node = 1; node < nodes_; ++node) {
           add_to(wires, way(0, from, node, to));
           add_to(wires, way(node, from, 0, to));
@@ -127,11 +127,11 @@ using Path = std::vector<int>;
 // node 0, what it takes between nodes everywhere.
 class Packing {
  public:
-  Packing(const Machine& machine, ChannelKind kind, Reach reach, double rate,
+  Packing(const Machine& machine, ChannelKind kind, Nearness nearness, double rate,
           const SearchLimits& limits)
       : machine_(machine),
         kind_(kind),
-        wires_(machine.wires_in(reach)),
+        wires_(machine.wires_in(nearness)),
         steps_(limits.steps),
         room_(static_cast<std::size_t>(machine.wires())) {
     for (const int wire : wires_)
@@ -140,7 +140,7 @@ class Packing {
     for (int from = 0; from < machine.gpus(); ++from) {
       std::vector<int>& next = next_.emplace_back();
       for (int i = 1; i < machine.gpus(); ++i)
-        if (const int to = (from + i) % machine.gpus(); machine.is_open(from, to, reach))
+        if (const int to = (from + i) % machine.gpus(); machine.is_open(from, to, nearness))
           next.push_back(to);
       std::stable_sort(next.begin(), next.end(), [&](int a, int b) {
         return machine.is_better(machine.way(from, a), machine.way(from, b));
@@ -308,10 +308,10 @@ class Packing {
 };
 
 // The rates of the wires, and parts of them, the highest first.
-std::set<double, std::greater<>> rates_of(const Machine& machine, Reach reach) {
+std::set<double, std::greater<>> rates_of(const Machine& machine, Nearness nearness) {
   constexpr int kParts = 4;
   std::set<double, std::greater<>> rates;
-  for (const int wire : machine.wires_in(reach))
+  for (const int wire : machine.wires_in(nearness))
     for (int parts = 1; parts <= kParts; ++parts)
       rates.insert(machine.topology().bytes_per_second(wire) / parts);
   return rates;
@@ -321,11 +321,12 @@ Channels search(const Topology& topology, ChannelKind kind, const SearchLimits& 
   if (topology.ranks() < 2)
     fail(fmt::format("search: {} ranks, at least 2 expected", topology.ranks()));
   const Machine machine(topology);
-  for (const Reach reach : {Reach::NvLink, Reach::PcieSwitch, Reach::Cpu, Reach::TwoCpus}) {
+  for (const Nearness nearness :
+       {Nearness::NvLink, Nearness::PcieSwitch, Nearness::Cpu, Nearness::TwoCpus}) {
     Channels best;
-    for (const double rate : rates_of(machine, reach)) {
+    for (const double rate : rates_of(machine, nearness)) {
       const double enough = best.total_bytes_per_second() * (1 + kRounding);
-      Packing packing(machine, kind, reach, rate, limits);
+      Packing packing(machine, kind, nearness, rate, limits);
       if (packing.most() * rate <= enough) continue;
       const std::vector<Path>& paths = packing.run();
       if (static_cast<double>(paths.size()) * rate <= enough) continue;

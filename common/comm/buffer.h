@@ -44,7 +44,7 @@ class Buffer {
   Tensor owner_;
 };
 
-// False for an empty view, which lies nowhere.
+// False for a view of nothing, which lies nowhere.
 inline bool lies_on_gpu(const ConstView& view) { return view && !view.device().is_host(); }
 
 }  // namespace aisc

@@ -71,7 +71,7 @@ class Communicator::Checks {
     if (overlap(a.view, b.view)) fail("{} and {} overlap", a.name, b.name);
   }
   void check_reach(const ConstView& view) const {
-    if (comm_.reach_ == Reach::Host && lies_on_gpu(view))
+    if (comm_.reach_ == Reach::Host && view.count() > 0 && lies_on_gpu(view))
       fail("a buffer lies on {}, the host's memory was expected: this communicator reaches no GPU",
            view.device().name());
   }
@@ -217,9 +217,15 @@ Work Communicator::start(Collective collective, std::size_t payload_bytes) {
   if (collective.uses_in(rank_)) checks.check_reach(collective.in.view());
   if (collective.uses_out(rank_)) checks.check_reach(collective.out.view());
   count_call(op, payload_bytes);
-  if (!plans_ || !(*plans_)[op]) return do_collective(std::move(collective));
-  Plan plan = plan_for(collective);
-  return do_plan(std::move(collective), std::move(plan));
+  const bool by_plan = plans_ && (*plans_)[op];
+  Plan plan;
+  if (by_plan) plan = plan_for(collective);
+  if (reach_ == Reach::Host) {  // what this rank does not use may lie where it does not reach
+    if (lies_on_gpu(collective.in.view())) collective.in = ConstBuffer();
+    if (lies_on_gpu(collective.out.view())) collective.out = Buffer();
+  }
+  return by_plan ? do_plan(std::move(collective), std::move(plan))
+                 : do_collective(std::move(collective));
 }
 
 Plan Communicator::plan_for(const Collective& collective) {

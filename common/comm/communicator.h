@@ -19,8 +19,8 @@ namespace aisc {
 struct Plan;
 struct PlanTable;
 
-// One send and one receive of a group, either of which may be empty. A buffer of 0 elements is no
-// message: both sides know the count, so nobody waits for it.
+// One send and one receive of an exchange, either of which may be empty. A buffer of 0 elements is
+// no message: both sides know the count, so nobody waits for it.
 struct Transfer {
   ConstBuffer in{};  // goes to rank `to`
   int to = 0;
@@ -97,7 +97,7 @@ class Communicator {
   const std::string& name() const { return name_; }  // "world", "tp", ...: in every error
 
   // The primitive: sends and receives with no order among them, first in first out per pair of
-  // ranks. What is received may overlap no other buffer of the group.
+  // ranks. What is received may overlap no other buffer of the exchange.
   Work exchange(std::span<const Transfer> transfers);
   Work send(ConstBuffer in, int to);
   Work recv(Buffer out, int from);

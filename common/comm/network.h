@@ -64,14 +64,14 @@ struct Passage {
 
 // The messages of one step (of a plan, or the transfers of one exchange) all start at the same time
 // `now`, in the order in which the step has them. On links each rank has one link out and one link
-// in per communicator, whoever is at the other end, and a pair of each for its exchanges and for
-// its collectives. The two links of a pair work at the same time:
+// in per communicator, whoever is at the other end: one pair for its exchanges, another for its
+// collectives. The two links of a pair work at the same time:
 //
 //   send     sent = max(now, link out free)        the messages before it have left
 //            link out free = sent + n * beta       the latencies of a step's messages overlap
 //            arrives = sent + alpha                its first byte
 //   receive  over = max(arrives, link in free) + n * beta = link in free
-//                                                  messages take turns, in the order of receipt
+//                                                  in the order of the step's receives
 //
 // The step is over at the latest of `now`, its sends' done_seconds() and its receives' `over`. By
 // hand, alpha = 1, n * beta = 4: two messages of one step that begins at 0, to two receivers, are

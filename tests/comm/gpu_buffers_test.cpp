@@ -230,7 +230,7 @@ TEST_P(Nccl, RankWhoseBufferIsOnTheHostDoesNotHoldUpTheGpu) {
   expect_all(outcome, HasSubstr("rank 0 in all_reduce(16 x F32) #"));
 }
 
-// As on the host (comm/reduce.h), where the sums are this program's own: in plans.
+// As on the host (comm/backend/reduce.h), where the sums are this program's own: in plans.
 TEST_P(Nccl, SumsOfPlansTreatNanAsTheHostDoes) {
   LaunchOptions options = conformance::options_of(GetParam(), 2);
   options.plans = default_plans();

@@ -92,6 +92,35 @@ TEST(CommunicatorOfTheHost, RefusesABufferOnAGpu) {
   });
 }
 
+// What a rank does not use is left out, also as the place of the memory that its plan asks for.
+TEST(CommunicatorOfTheHost, RunsPlansInMemoryOfTheHost) {
+  const PlanMaker scatter_by_scratch = [](const Collective& c, int rank, int) {
+    const std::int64_t n = c.call.count;
+    Plan plan{.name = "scatter by scratch", .scratch_count = n};
+    if (rank == 0) {
+      plan.send(1, {Piece::Where::In, n, n});
+      plan.copy({Piece::Where::Out, 0, n}, {Piece::Where::In, 0, n});
+    } else {
+      plan.recv(0, {Piece::Where::Scratch, 0, n});
+      plan.copy({Piece::Where::Out, 0, n}, {Piece::Where::Scratch, 0, n});
+    }
+    plan.end_step();
+    return plan;
+  };
+  launch({.ranks = 2}, [&](Rank rank) {
+    FarDevice gpu;
+    PlanTable plans;
+    plans[CommOp::Scatter] = scatter_by_scratch;
+    rank.world.use_plans(plans);
+    const int me = rank.world.rank();
+    const Tensor in = counted(4, 1, me == 0 ? rank.device : gpu), out = counted(2, 9, rank.device);
+    const std::int64_t allocations = gpu.ledger().allocations;
+    rank.world.scatter(in, out, 0).wait();
+    EXPECT_EQ(to_doubles(out), (std::vector<double>{1.0 + 2 * me, 2.0 + 2 * me}));
+    EXPECT_EQ(gpu.ledger().allocations, allocations);
+  });
+}
+
 // ---- a staged one -------------------------------------------------------------------------------
 
 struct Result {

@@ -101,7 +101,7 @@ class Build:
         """Changes when a header of the project does."""
         if self._headers is None:
             state = hashlib.sha256()
-            for pattern in ("common/**/*.h", "[0-9][0-9]_*/*.h"):
+            for pattern in ("common/**/*.h", "app/*.h", "formats/*.h", "[0-9][0-9]_*/*.h"):
                 for path in sorted(self.root.glob(pattern)):
                     info = path.stat()
                     state.update(f"{path} {info.st_size} {info.st_mtime_ns}\n".encode())

@@ -1,4 +1,4 @@
-// One side of a message, as every backend's operations hold it.
+// One side of a message, as operations of threads and of MPI hold it.
 #pragma once
 
 #include <cstddef>

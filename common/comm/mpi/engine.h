@@ -45,7 +45,7 @@ class Engine {
     Engine& engine_;
   };
 
-  // All three must outlive it; nothing is called before the first operation.
+  // Keeps all three. `watchdog` need not be constructed yet: the launch is the first to need it.
   Engine(Session& session, const LaunchOptions& options, Watchdog& watchdog);
 
   // Inside: starts the messages of `owner`, whose step_over() is called when all are over.

@@ -120,9 +120,10 @@ bool Engine::ask(const Operation& what) {
 // helper's at most, and once the rank waits itself, the helper is out of its way.
 //
 // Two ranks exchange 64 MiB, calls not checked, compute for 5 ms and then wait. Rank 0:
-//   0 us     rank     posts 8 parts each way, wakes the helper, lets the lock go and computes
-//   30 us    helper   inside_ is false and the lock free: it drives until nothing has moved for
-//                     30 us (kSoon), sleeps 100 us (kBusyLook), and drives again
+//   0 us     rank     wakes the helper, posts 8 parts each way, lets the lock go and computes
+//   30 us    helper   inside_ is false and the lock free: it drives; what has moved it follows
+//                     until nothing has for 30 us (kSoon), sleeps 100 us (kBusyLook), and drives
+//                     again
 //   5 ms     rank     block() sets inside_ and gets the lock when the helper's round ends
 //            helper   sees inside_ and leaves; it sleeps, soon for 2 ms at a time (kIdleLook)
 //            rank     drives; if nothing moves it looks again at once for 1 ms (kLooks), then after

@@ -38,7 +38,8 @@ class Session {
   // Identities of communicators. A message's tag is made of its communicator's, so that no two
   // communicators that share a pair of ranks ever have the same.
   std::int64_t next_id = 0;
-  // That all members of a new communicator have agreed on. Throws Error where there are no more.
+  // Takes an identity that all members of a new communicator have agreed on; the next free one,
+  // which is returned. Both throw Error where there are no more.
   void take_id(std::int64_t id);
   std::int64_t take_next_id();
   static constexpr int kTagsPerId = 4;

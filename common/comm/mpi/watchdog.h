@@ -23,7 +23,7 @@ namespace aisc::mpi {
 // other; watchdog_waits.cpp: who waits for whom; watchdog_processes.cpp: who is gone.
 class Watchdog {
  public:
-  // All three must outlive it; nothing is called before meet_all().
+  // Keeps all three; `engine` is first called in meet_all().
   Watchdog(Session& session, const LaunchOptions& options, Engine& engine);
 
   // The launch.

@@ -209,7 +209,7 @@ Steps steps_of(Collective collective, Plan plan, const Tensor& scratch, Link& li
   return steps;
 }
 
-Plan meeting_plan(const Collective& c, int rank, int size) {
+Plan agreement_plan(const Collective& c, int rank, int size) {
   if (c.call.op != CommOp::AllToAllV) return dissemination_barrier(c, rank, size);
   Plan plan{.name = "counts"};
   for (int r = 0; r < size; ++r) {

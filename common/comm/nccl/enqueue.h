@@ -19,7 +19,7 @@ std::vector<std::function<void()>> steps_of(Collective collective, Plan plan, co
 
 // The plan by which control compares the call and finds out whether all ranks make it: signals, and
 // of all_to_all_v, whose counts are not in the call, messages of these counts that move nothing.
-Plan meeting_plan(const Collective& collective, int rank, int size);
+Plan agreement_plan(const Collective& collective, int rank, int size);
 
 // Enqueues a copy on the same GPU; none where both are the same.
 void copy(void* to, const void* from, std::size_t bytes, cudaStream_t stream);

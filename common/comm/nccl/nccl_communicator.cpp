@@ -46,8 +46,8 @@ class NcclCommunicator final : public Communicator {
     const View id = link_->id_bytes(host_);
     const Call call{.op = CommOp::Broadcast, .count = id.count(), .dtype = DType::U8, .peer = 0};
     link_->connect(collective_on(*control_, {.call = call, .in = ConstView(id), .out = id}));
-    Work no_meeting;
-    fabric_->progress_until([&] { return link_->is_connected(); }, no_meeting,
+    Work no_agreement;
+    fabric_->progress_until([&] { return link_->is_connected(); }, no_agreement,
                             where_ + fmt::format(": NCCL has not connected {} ranks", size()));
   }
 
@@ -188,7 +188,7 @@ class NcclCommunicator final : public Communicator {
       without_data.in = without(c.in.view());
       without_data.out = without(c.out.view());
     }
-    return plan_on(*control_, std::move(without_data), meeting_plan(c, rank(), size()));
+    return plan_on(*control_, std::move(without_data), agreement_plan(c, rank(), size()));
   }
 
   void keep_up(const Agreement& agreement) {
@@ -225,7 +225,7 @@ class NcclCommunicator final : public Communicator {
     else
       part->outs.push_back(std::move(memory));
     if (peer == rank()) {
-      meet_self(part, is_send);
+      match_self(part, is_send);
       return part;
     }
     Link& link = link_to(call, peer, is_send);
@@ -260,7 +260,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   // A message to this rank itself is a copy, once both sides are there.
-  void meet_self(const std::shared_ptr<Part>& part, bool is_send) {
+  void match_self(const std::shared_ptr<Part>& part, bool is_send) {
     std::deque<std::shared_ptr<Part>>& others = is_send ? own_recvs_ : own_sends_;
     if (others.empty()) {
       (is_send ? own_sends_ : own_recvs_).push_back(part);

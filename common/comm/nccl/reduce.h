@@ -9,8 +9,8 @@
 
 namespace aisc::nccl {
 
-// Enqueues: for i < count: to[i] = to[i] op from[i], as reduce_into() of comm/reduce.h does it.
-// BF16 and F16 are computed in F32 and rounded; integers wrap round; Min and Max propagate NaN.
+// Enqueues: for i < count: to[i] = to[i] op from[i], as reduce_into() of comm/backend/reduce.h does
+// it. BF16 and F16 are computed in F32 and rounded; integers wrap round; Min and Max propagate NaN.
 // `to` and `from` are the same or disjoint.
 void reduce_into(void* to, const void* from, std::int64_t count, DType dtype, ReduceOp op,
                  cudaStream_t stream);

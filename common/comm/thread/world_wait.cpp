@@ -64,8 +64,9 @@ bool World::is_over_by_now(int rank, const Waitable& what) {
 //   - The deadline has passed: the world fails; or it has a new deadline, if what it waits for is
 //     being worked on: with Mode::First nobody's call is missing, or in virtual time jobs were done
 //     since.
-//   - Others run: it parks. `running_` counts the ranks that are neither parked nor finished; who
-//     wakes a rank counts it at once, before its thread goes on, so that nobody overlooks it.
+//   - Others run, or the helper does a job: it parks. `running_` counts the ranks that are neither
+//     parked nor finished; who wakes a rank counts it at once, before its thread goes on, so that
+//     nobody overlooks it.
 //   - It is the last awake: what is to happen next must happen here. decide() brings the earliest
 //     event about. If there is none, nobody is left who could end any wait. That is a deadlock, and
 //     the world fails at once. In wall time there is never an event.
