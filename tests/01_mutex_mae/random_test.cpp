@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <span>
@@ -198,10 +199,13 @@ TEST(FillLocked, NumbersAreDrawnUnderTheLock) {
   Numbers numbers = empty(n);
   Team team(2);
   team.run([](int) {});
-  const double begin = thread_cpu_seconds();
-  std::mt19937_64 generator(test_seed());
-  for (double& number : numbers) number = uniform(generator);
-  const double alone = thread_cpu_seconds() - begin;
+  double alone = std::numeric_limits<double>::infinity();  // the best of several, on a busy machine
+  for (int round = 0; round < 5; ++round) {
+    const double begin = thread_cpu_seconds();
+    std::mt19937_64 generator(test_seed());
+    for (double& number : numbers) number = uniform(generator);
+    alone = std::min(alone, thread_cpu_seconds() - begin);
+  }
   const std::thread::id caller = std::this_thread::get_id();
   double first_unlock = -1;
   CountedMutex mutex([&] {
