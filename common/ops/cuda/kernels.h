@@ -1,6 +1,6 @@
 // The operations of ops.h on a GPU. Shapes, types and devices have been checked by ops.cpp, so
-// that these functions check only what lies in the data (ids and targets). Signatures
-// and contracts: see ops.h.
+// that these functions check only what lies in the data (ids and targets). Signatures and
+// contracts: see ops.h. What is listed here is where each is defined.
 #pragma once
 
 #include "common/ops/ops.h"
