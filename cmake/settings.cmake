@@ -8,7 +8,11 @@ option(AISC_USE_LABS "Build everything on the student's code, NN_name/lab, in pl
 set(AISC_SHARDS 0 CACHE STRING "Processes that run the tests of a room, where they start slowly; 0: one a test")
 set(AISC_LEFT_OUT "" CACHE STRING
   "Numbered modules that are not compiled, unless another needs them, nor tested; labs: tests of graders")
-option(AISC_PRECOMPILE "Compile the headers of tests once: quicker from nothing, without ccache" OFF)
+set(precompile ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER)  # ccache and precompiled headers stand in each other's way
+  set(precompile OFF)
+endif()
+option(AISC_PRECOMPILE "Compile the headers of tests once: quicker from nothing" ${precompile})
 option(AISC_PROGRAMS "Build the programs and benchmarks, not only libraries and tests" ON)
 option(AISC_FUZZ "Build the fuzzer (clang; preset asan)" OFF)
 option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" ON)

@@ -132,8 +132,8 @@ function(aisc_floor name)
 endfunction()
 
 # The heavy headers of tests, compiled once for all test programs without optimization: half the time
-# that compiling them takes. For builds from nothing (CI): ccache and precompiled headers stand in each
-# other's way. (With optimization GCC then warns of what is in the standard library's headers.)
+# that compiling them takes. A header that a file forgets to include is hidden by this: CI has a build
+# without. (With optimization GCC then warns of what is in the standard library's headers.)
 function(aisc_precompile target)
   if(NOT AISC_PRECOMPILE)
     return()

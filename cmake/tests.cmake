@@ -15,7 +15,10 @@
 #
 #   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun
 #   aisc_test_program(race_01 01_name.race.is_reported SANITIZER thread SAYS "data race" ELSE "why not")
-#   aisc_test_scripts()                                              tests/tools/*_test
+#   aisc_test_scripts(programs tools)                                tests/programs/*_test ...
+#
+# The target aisc_tests is what `./aisc test` builds: the binaries of all rooms, and the programs that
+# tests/programs runs. tests/tools needs all there is.
 
 # Environment of every test: threads that wait sleep, since several tests share the cores. The
 # thread sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP
@@ -41,6 +44,14 @@ endif()
 # A line each: the programs with tests for a GPU.
 set(AISC_GPU_TESTS "${CMAKE_BINARY_DIR}/gpu_tests.txt")
 file(WRITE "${AISC_GPU_TESTS}" "")
+
+# Programs that `./aisc test` builds.
+add_custom_target(aisc_tests)
+function(aisc_needed_by_tests)
+  if(ARGN)
+    add_dependencies(aisc_tests ${ARGN})
+  endif()
+endfunction()
 
 function(aisc_test_room room)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;GPU;NO_THREADS" ""
@@ -108,6 +119,7 @@ function(aisc_test name)
   endif()
   aisc_program(${target} TEST SOURCES ${arg_SOURCES} LIBS ${libs})
   set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
+  aisc_needed_by_tests(${target})
   if(AISC_SHARDS)
     foreach(index RANGE 1 ${AISC_SHARDS})
       set(shard ${name}.${index}_of_${AISC_SHARDS})
@@ -237,8 +249,9 @@ function(aisc_test_program target test)
     ENVIRONMENT "${AISC_TEST_ENVIRONMENT}")
 endfunction()
 
-# Tests of the scripts and programs: each method `test_...` of tests/tools/*_test is one test; exit
-# code 77 is a skip. They take longest (COST): ctest begins with them, so that it does not end with
+# Tests that are scripts, of rooms whose names are given: tests/programs for the programs that train,
+# tests/tools for benchmarks, demos and what grades labs (`./aisc test` leaves it out, `./aisc test
+# tools` runs it). Each method `test_...` of <room>/*_test is one test; exit code 77 is a skip. They take longest (COST): ctest begins with them, so that it does not end with
 # one alone. A line `# ctest: ...` of a script has words, too:
 #   UNSANITIZED     what it looks at is the same in every build, or is for the fast one: sanitizers
 #                   leave it out
@@ -246,7 +259,11 @@ endfunction()
 #   TIMEOUT 600     seconds, for those that compile
 function(aisc_test_scripts)
   find_package(Python3 QUIET COMPONENTS Interpreter)
-  file(GLOB scripts CONFIGURE_DEPENDS "${AISC_ROOT}/tests/tools/*_test")
+  set(scripts)
+  foreach(room IN LISTS ARGN)
+    file(GLOB more CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/*_test")
+    list(APPEND scripts ${more})
+  endforeach()
   foreach(script IN LISTS scripts)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${script}")
     file(STRINGS "${script}" words REGEX "^# ctest: ")
@@ -269,13 +286,15 @@ function(aisc_test_scripts)
       set(arg_TIMEOUT 120)
     endif()
     get_filename_component(suite "${script}" NAME)
+    get_filename_component(room "${script}" DIRECTORY)
+    get_filename_component(room "${room}" NAME)
     file(STRINGS "${script}" cases REGEX "^ +def test_")
     foreach(line IN LISTS cases)
       string(REGEX REPLACE "^ +def (test_[a-z0-9_]+).*" "\\1" case "${line}")
-      set(test tools.${suite}.${case})
+      set(test ${room}.${suite}.${case})
       add_test(NAME ${test} COMMAND "${Python3_EXECUTABLE}" "${script}" ${case})
       set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST 100
-        SKIP_RETURN_CODE 77 LABELS tools
+        SKIP_RETURN_CODE 77 LABELS ${room}
         ENVIRONMENT "AISC_BUILD=${CMAKE_BINARY_DIR};${AISC_TEST_ENVIRONMENT}")
     endforeach()
   endforeach()
