@@ -13,9 +13,13 @@ BF16. Prints one JSON object a line, as it goes; a time is the median of several
 """
 import argparse
 import json
+import pathlib
 import statistics
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from lab.flags import number  # noqa: E402
 
 try:
     import torch
@@ -139,7 +143,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name, default in (("batch", 32), ("context", 1024), ("layers", 12), ("width", 768),
                           ("heads", 12), ("steps", 10)):
-        parser.add_argument("--" + name, type=int, default=default)
+        parser.add_argument("--" + name, type=number(1, 1 << 30), default=default)
     parser.add_argument("--precision", choices=["bf16", "autocast"], default="bf16")
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()

@@ -135,10 +135,16 @@ def find_labs(root=ROOT):
     return [Lab(path.parent) for path in sorted(root.glob("[0-9][0-9]_*/lab.toml"))]
 
 
+def find_exercises(word, root=ROOT):
+    """(lab, exercises): of '01' all, of '01.3' that one."""
+    number, dot, inner = word.partition(".")
+    lab = find_lab(number, root)
+    return lab, [lab.exercise(f"{lab.number}.{inner}")] if dot else lab.exercises
+
+
 def find_lab(number, root=ROOT):
-    """The lab that '01', '1', '01_mutex_mae' or '01.3' names."""
-    wanted = re.sub(r"\..*", "", number)
-    wanted = wanted.zfill(2) if wanted.isdigit() else wanted
+    """The lab that '01', '1' or '01_mutex_mae' names."""
+    wanted = number.zfill(2) if number.isdigit() else number
     there = sorted(root.glob("[0-9][0-9]_*/lab.toml"))
     for path in there:
         if wanted in (path.parent.name, path.parent.name[:2]):
