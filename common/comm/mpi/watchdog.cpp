@@ -139,6 +139,9 @@ void Watchdog::handle(const Control& control, int from) {
       session_.next_id = std::max(session_.next_id, control.next_id);
       break;
     case Control::Kind::Ask: {
+      // Who has been told of a failure waits no more, and would look as if it had not waited: the
+      // rank that asks, which the failure is still on its way to, is told of it in place of that.
+      if (failed_) return send(from, failure_control());
       const auto answer = std::make_shared<Control>();
       answer->kind = Control::Kind::State;
       answer->state = own_state();
@@ -180,12 +183,20 @@ void Watchdog::fail_inside(const std::string& message, int gone, bool tell) {
   failed_ = true;
   quiet_deadline_ = std::chrono::steady_clock::now() + kGrace;
   if (tell) {
-    Control control{.kind = Control::Kind::Failure, .has_met = has_go_, .gone = gone};
-    control.set_text(message);
-    send_to_all(control);
+    const auto control = failure_control(gone);
+    for (int r = 0; r < session_.size(); ++r) send(r, control);
   }
   engine_.call_back_receives();
   tell_when_quiet();
+}
+
+std::shared_ptr<const Control> Watchdog::failure_control(int gone) const {
+  auto control = std::make_shared<Control>();
+  control->kind = Control::Kind::Failure;
+  control->has_met = has_go_;
+  control->gone = gone;
+  control->set_text(failure_);
+  return control;
 }
 
 void Watchdog::tell_when_quiet() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -97,6 +98,7 @@ class Watchdog {
   void handle(const Control& control, int from);
   void send(int to, const std::shared_ptr<const Control>& control);
   void send_to_all(const Control& control);
+  std::shared_ptr<const Control> failure_control(int gone = -1) const;
   [[noreturn]] void abort_all(const std::string& message);
 
   State own_state() const;
@@ -105,6 +107,7 @@ class Watchdog {
   std::string diagnose(double waited_seconds) const;
   bool waits_for_finished_rank(Time now) const;
 
+  void end_without_launcher();
   void look_for_gone_ranks();
   void restore_term();
 
@@ -128,6 +131,7 @@ class Watchdog {
 
   std::atomic<int> gone_ = -1;  // found by the helper
   Time last_look_{};            // the helper's
+  const pid_t parent_ = getppid();
   bool handles_term_ = false;
   struct sigaction previous_term_ = {};
 };

@@ -1,8 +1,10 @@
 // Processes that are gone, and this one when it is told to go.
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "common/comm/mpi/watchdog.h"
@@ -25,12 +27,22 @@ void Watchdog::look() {
   const Time now = std::chrono::steady_clock::now();
   if (term_came || now - last_look_ > kGoneLook) {
     last_look_ = now;
+    end_without_launcher();
     look_for_gone_ranks();
   }
   if (term_came) {
     signal(SIGTERM, SIG_DFL);
     raise(SIGTERM);
   }
+}
+
+// What starts ranks waits for them. Where it has ended, by two Ctrl-C or a signal that it could not
+// hand on, nobody would end them.
+void Watchdog::end_without_launcher() {
+  if (getppid() == parent_ || !started_processes()) return;
+  if (session_.board().claim_report())
+    std::fputs("aisc: the launcher has ended, and with it all ranks of this node\n", stderr);
+  std::_Exit(EXIT_FAILURE);
 }
 
 void Watchdog::look_for_gone_ranks() {
