@@ -2,12 +2,9 @@
 // in this folder.
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -15,6 +12,7 @@
 #include <thread>
 
 #include "app/dataset.h"
+#include "app/mpirun.h"
 #include "app/run.h"
 #include "app/saved_model.h"
 #include "common/comm/launch.h"
@@ -176,16 +174,11 @@ void add_machine(const Rank& rank, DType dtype, RunFacts& facts) {
   facts.peak_flops = sums[1];
 }
 
-// Becomes mpirun, which starts this program once a rank.
-void become_mpirun(int ranks, int argc, char** argv) {
+// Has mpirun start this program once a rank. Returns the exit status.
+int start_ranks(int ranks, int argc, char** argv) {
   std::vector<std::string> program{std::filesystem::read_symlink("/proc/self/exe").string()};
   program.insert(program.end(), argv + 1, argv + argc);
-  std::vector<std::string> words = mpirun_command(ranks, program);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  fail(fmt::format("{} cannot be started: {}", words[0], std::strerror(errno)));
+  return run_mpirun(ranks, program);
 }
 
 int run_gpt(int argc, char** argv) {
@@ -203,7 +196,7 @@ int run_gpt(int argc, char** argv) {
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
   if (options.launcher == "mpirun" && !started_processes())
-    become_mpirun(options.ranks, argc, argv);
+    return start_ranks(options.ranks, argc, argv);
   omp_set_num_threads(options.threads > 0 ? options.threads : available_cores());
   if (!options.from.empty())
     return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });

@@ -1,7 +1,7 @@
 // Ctrl-C, SIGTERM and SIGUSR1 ask the run to end after the step in progress; a second Ctrl-C ends
-// the process at once. SIGUSR1, since mpirun hands it on to all ranks at once and goes on waiting;
-// on SIGTERM it ends them itself, host after host. A second SIGTERM changes nothing: Slurm sends
-// one to mpirun and to the ranks, and then mpirun sends its own.
+// the process at once. SIGUSR1, since mpirun hands it on to all ranks at once and goes on waiting
+// (app/mpirun.h); on SIGTERM it ends them itself, host after host. A second SIGTERM changes
+// nothing: Slurm sends one to mpirun and to the ranks, and then mpirun sends its own.
 #pragma once
 
 #include <csignal>
