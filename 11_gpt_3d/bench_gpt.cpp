@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
+#include "app/program.h"
 #include "common/core/median.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
@@ -121,7 +121,7 @@ void print(const nlohmann::ordered_json& r) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+static int run(int argc, char** argv) {
   CLI::App app("Measures training steps of a GPT with random weights on this machine.");
   std::vector<std::string> configs, precisions;
   std::string json;
@@ -135,7 +135,7 @@ int main(int argc, char** argv) try {
   app.add_option("--steps", steps, "measured steps, after 3 of warm-up")
       ->capture_default_str()
       ->check(CLI::Range(5, 1000));
-  app.add_option("--threads", threads, "0: all cores")->check(CLI::NonNegativeNumber);
+  app.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 1024));
   app.add_option("--json", json, "also write the rows to this file");
   CLI11_PARSE(app, argc, argv);
   if (configs.empty()) configs = {"gpt2-124m", "char-10m"};
@@ -150,7 +150,8 @@ int main(int argc, char** argv) try {
     }
   if (!json.empty()) aisc::write_file(json, rows.dump(2) + "\n");
   return 0;
-} catch (const std::exception& e) {
-  std::cerr << "bench_gpt: " << e.what() << "\n";
-  return 1;
+}
+
+int main(int argc, char** argv) {
+  return aisc::run_program("bench_gpt", [&] { return run(argc, argv); });
 }

@@ -77,4 +77,10 @@ std::string TerminalText::finish() {
   return kReplacement;
 }
 
+std::string for_terminal(std::string_view bytes) {
+  TerminalText text;
+  const std::string most = text.add(bytes);
+  return most + text.finish();
+}
+
 }  // namespace aisc

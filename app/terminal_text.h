@@ -24,4 +24,7 @@ class TerminalText {
   std::size_t length_ = 0;  // that it will have
 };
 
+// A whole text made fit: an error, which may quote a file that is damaged or was made to deceive.
+std::string for_terminal(std::string_view bytes);
+
 }  // namespace aisc

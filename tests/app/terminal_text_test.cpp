@@ -83,6 +83,11 @@ TEST(TerminalText, LeavesOutControls) {
   for (int c = 0x80; c < 0xA0; ++c) EXPECT_EQ(shown({'\xC2', static_cast<char>(c)}), "");
 }
 
+TEST(ForTerminal, MakesAWholeTextFit) {
+  EXPECT_EQ(for_terminal("bad: '\xFC\x1B[2J'\nnext \xC3"), "bad: '\uFFFD[2J'\nnext \uFFFD");
+  EXPECT_EQ(for_terminal(""), "");
+}
+
 // Nothing comes out that a strict reader would refuse or a terminal obey, whatever goes in: all
 // pairs of bytes, each with some third.
 TEST(TerminalText, LetsNoBareByteThrough) {
