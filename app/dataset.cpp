@@ -25,7 +25,8 @@ std::vector<std::uint16_t> encoded(const Tokenizer& tokenizer,
 }
 
 bool is_tokenized_folder(const std::string& path) {
-  return !path.empty() && fs::exists(path + "/training.bin");
+  std::error_code unreadable;
+  return !path.empty() && fs::exists(path + "/training.bin", unreadable);
 }
 
 std::string in_millions(std::int64_t count) {

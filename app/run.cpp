@@ -99,6 +99,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
   if (!is_first_rank()) return;
   if (!resumed) {
     folder_ = make_run_folder(options.out);
+    lock_.emplace(folder_);
     log_.emplace(folder_);
     if (!options.init.empty()) log_->append(Note{0, "event", "began from " + options.init});
   }
@@ -108,7 +109,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
 
 void Run::take_up(const Checkpoint& checkpoint) {
   const RunState before = RunState::from_json(checkpoint.state, checkpoint.path);
-  folder_ = run_of(checkpoint);
+  folder_ = run_of(checkpoint.path);
   if (before.corpus_hash != state_.corpus_hash && !options_.allow_corpus_change)
     fail(
         fmt::format("{}: the corpus is not what it was when this checkpoint was written (hash "

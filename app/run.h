@@ -17,9 +17,10 @@ namespace aisc {
 
 class Run {
  public:
-  // Makes the folder of a new run, or goes on in that of `resumed`. All references must outlive the
-  // run. Of `facts` command, cores, threads, device and peak_flops are used. Throws Error: weights,
-  // checkpoint, corpus or folder that do not fit the options.
+  // Makes and locks the folder of a new run, or goes on in that of `resumed`, which the caller has
+  // locked. All references must outlive the run. Of `facts` command, cores, threads, device and
+  // peak_flops are used. Throws Error: weights, checkpoint, corpus or folder that do not fit the
+  // options.
   Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
       const RunFacts& facts);
 
@@ -58,6 +59,7 @@ class Run {
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
 
   // Rank 0's alone.
+  std::optional<RunLock> lock_;  // of a new run
   std::optional<RunLog> log_;
   std::optional<Interrupt> interrupt_;
   double results_seconds_ = 0;       // when the report was last written

@@ -31,9 +31,9 @@ std::string made_default() {
 std::string make_run_folder(const std::string& path) {
   if (path.empty()) return made_default();
   std::error_code error;
-  if (fs::exists(path) && !fs::is_directory(path))
+  if (fs::exists(path, error) && !fs::is_directory(path, error))
     fail("--out " + path + ": this is a file, expected a folder or nothing");
-  if (fs::exists(path) && !fs::is_empty(path, error))
+  if (fs::exists(path, error) && !fs::is_empty(path, error))
     fail("--out " + path + ": the folder is not empty; a run never overwrites what is there");
   fs::create_directories(path, error);
   if (error) fail("--out " + path + ": cannot be made: " + error.message());

@@ -74,6 +74,14 @@ std::string joined(const std::vector<T>& rows, F line_of) {
   return text;
 }
 
+// Not for programs that this one becomes: a lock belongs to whoever has the file open.
+std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_to_append(const std::string& path) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "abe"),
+                                                       std::fclose);
+  if (!file) fail(path + ": cannot be written: " + std::strerror(errno));
+  return file;
+}
+
 }  // namespace
 
 std::string to_json(const StepRow& row) {
@@ -110,33 +118,25 @@ StepRow step_row(const std::string& text, const std::string& name) {
   return row;
 }
 
-RunLog::File RunLog::open(const std::string& path, const char* mode) {
-  File file(std::fopen(path.c_str(), mode), std::fclose);
-  if (!file) fail(path + ": cannot be written: " + std::strerror(errno));
-  return file;
+RunLock::RunLock(const std::string& folder) : file_(open_to_append(folder + "/lock")) {
+  if (flock(fileno(file_.get()), LOCK_EX | LOCK_NB) != 0)
+    fail(errno == EWOULDBLOCK ? folder + ": another process is writing to this run"
+                              : folder + "/lock: cannot be locked: " + std::strerror(errno));
 }
 
 RunLog::RunLog(const std::string& folder)
     : rows_path_(folder + "/metrics.jsonl"),
       notes_path_(folder + "/notes.jsonl"),
-      lock_(open(folder + "/lock", "w")),
-      rows_file_(nullptr, std::fclose),
-      notes_file_(nullptr, std::fclose) {
-  // Belongs to the open file, so it ends with the process, however that ends.
-  if (flock(fileno(lock_.get()), LOCK_EX | LOCK_NB) != 0)
-    fail(errno == EWOULDBLOCK ? folder + ": another process is writing to this run"
-                              : folder + "/lock: cannot be locked: " + std::strerror(errno));
-  rows_file_ = open(rows_path_, "ab");
-  notes_file_ = open(notes_path_, "ab");
-}
+      rows_file_(open_to_append(rows_path_)),
+      notes_file_(open_to_append(notes_path_)) {}
 
 RunLog::RunLog(const std::string& folder, std::int64_t last_step) : RunLog(folder) {
   rows_ = read_lines<StepRow>(rows_path_, last_step, step_row);
   notes_ = read_lines<Note>(notes_path_, last_step, note_of);
   write_file(rows_path_, joined(rows_, [](const StepRow& row) { return to_json(row); }));
   write_file(notes_path_, joined(notes_, [](const Note& note) { return to_json(note); }));
-  rows_file_ = open(rows_path_, "ab");
-  notes_file_ = open(notes_path_, "ab");
+  rows_file_ = open_to_append(rows_path_);
+  notes_file_ = open_to_append(notes_path_);
 }
 
 void RunLog::write(const File& file, const std::string& line, const std::string& path) {

@@ -31,13 +31,25 @@ struct Note {
   std::string text;
 };
 
+// The right to write to a run's folder. One process at a time has it, and loses it when it ends,
+// however that ends.
+class RunLock {
+ public:
+  // Throws Error: another process has it, or the folder cannot be written to. A folder that is
+  // locked is left as it is.
+  explicit RunLock(const std::string& folder);
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
 // metrics.jsonl and notes.jsonl in a run's folder, line by line, and the same in memory. Every line
 // is handed to the system at once, so that it survives the process, and with sync() the machine.
 class RunLog {
  public:
   // Begins new files in `folder`, or goes on after `last_step`: rows and notes of later steps,
-  // which a run that was killed had taken after its checkpoint, are cut off. Throws Error: files
-  // that cannot be read, are damaged (file and line) or that another process is writing to.
+  // which a run that was killed had taken after its checkpoint, are cut off. The caller holds the
+  // folder's RunLock. Throws Error: files that cannot be read, or are damaged (file and line).
   explicit RunLog(const std::string& folder);
   RunLog(const std::string& folder, std::int64_t last_step);
 
@@ -50,13 +62,12 @@ class RunLog {
 
  private:
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-  static File open(const std::string& path, const char* mode);
   static void write(const File& file, const std::string& line, const std::string& path);
 
   std::string rows_path_, notes_path_;
   std::vector<StepRow> rows_;
   std::vector<Note> notes_;
-  File lock_, rows_file_, notes_file_;
+  File rows_file_, notes_file_;
 };
 
 std::string to_json(const StepRow& row);                             // one line

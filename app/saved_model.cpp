@@ -16,28 +16,47 @@ GptConfig config_at(const Safetensors& file, DType precision) {
   return config;
 }
 
+// A link that leads in a circle is not there.
+bool exists(const std::string& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+void require_folder(const std::string& path) {
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable))
+    fail(path + ": not a folder, expected a run or a checkpoint of it");
+}
+
 }  // namespace
 
 Checkpoint find_checkpoint(const std::string& path, const Say& say) {
-  if (!fs::is_directory(path)) fail(path + ": not a folder, expected a run or a checkpoint of it");
-  if (fs::exists(path + "/checkpoint.json")) return read_checkpoint(path);
+  require_folder(path);
+  if (exists(path + "/checkpoint.json")) return read_checkpoint(path);
   if (auto newest = newest_intact(path + "/checkpoints", say)) return std::move(*newest);
   fail(path + ": no intact checkpoint in " + path + "/checkpoints");
 }
 
-std::string run_of(const Checkpoint& checkpoint) {
-  const fs::path path = fs::absolute(checkpoint.path).lexically_normal();
-  const fs::path folder = path.has_filename() ? path : path.parent_path();  // "x/" ends with ""
-  if (folder.parent_path().filename() != "checkpoints")
-    fail(checkpoint.path +
-         ": not in a run's folder of checkpoints, so there is no run to go on with; "
-         "--init begins a new one from it");
-  return fs::relative(folder.parent_path().parent_path()).string();
+std::string run_of(const std::string& path) {
+  require_folder(path);
+  fs::path run = fs::absolute(path).lexically_normal();
+  if (!run.has_filename()) run = run.parent_path();  // "x/" ends with ""
+  if (!exists(path + "/checkpoints")) {
+    if (run.parent_path().filename() != "checkpoints")
+      fail(path +
+           (exists(path + "/checkpoint.json")
+                ? ": not in a run's folder of checkpoints, so there is no run to go on with; "
+                  "--init begins a new one from it"
+                : ": no intact checkpoint in it: there is no folder checkpoints"));
+    run = run.parent_path().parent_path();
+  }
+  return fs::relative(run).string();
 }
 
 std::string weights_at(const std::string& path, const Say& say) {
-  if (!fs::is_directory(path)) return path;
-  if (!fs::exists(path + "/checkpoint.json") && fs::exists(path + "/model.safetensors"))
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable)) return path;
+  if (!exists(path + "/checkpoint.json") && exists(path + "/model.safetensors"))
     return path + "/model.safetensors";
   return find_checkpoint(path, say).path + "/model.safetensors";
 }
@@ -46,7 +65,7 @@ std::string tokenizer_beside(const std::string& weights) {
   const fs::path folder = fs::path(weights).parent_path();
   const std::string path = folder.empty() ? "." : folder.string();
   for (const char* name : {"tokenizer.json", "vocab.json", "encoder.json"})
-    if (fs::exists(folder / name)) return path;
+    if (exists((folder / name).string())) return path;
   return "";
 }
 

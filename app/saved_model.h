@@ -18,8 +18,9 @@ using Say = std::function<void(const std::string&)>;  // takes a line for the pe
 // The checkpoint to go on with: `path` is one, or a run's folder, whose newest intact one is taken;
 // `say` is told of each newer one that is damaged. Throws Error: there is none.
 Checkpoint find_checkpoint(const std::string& path, const Say& say);
-// The folder of the run that a checkpoint belongs to. Throws Error if it was copied elsewhere.
-std::string run_of(const Checkpoint& checkpoint);
+// The folder of the run that `path` is, or is a checkpoint of. Throws Error if it is neither, or a
+// checkpoint that was copied elsewhere.
+std::string run_of(const std::string& path);
 
 // The file of weights that `path` stands for: a .safetensors file itself, a folder with
 // model.safetensors, or a run or checkpoint as above. Throws Error naming what was looked for.

@@ -124,8 +124,11 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   const auto silent = [](const std::string&) {};
   const std::string weights = weights_at(folder.path(), silent);
   EXPECT_EQ(weights, folder.path("checkpoints/step_000000/model.safetensors"));
-  EXPECT_EQ(run_of(find_checkpoint(folder.path("checkpoints/step_000000"), silent)),
-            std::filesystem::relative(folder.path()).string());
+  const std::string run = std::filesystem::relative(folder.path()).string();
+  for (const char* of : {"", "checkpoints/step_000000", "checkpoints/step_000000/"})
+    EXPECT_EQ(run_of(folder.path(of)), run);
+  std::filesystem::copy(folder.path("checkpoints/step_000000"), folder.path("copied"));
+  EXPECT_TRUE(error_says([&] { run_of(folder.path("copied")); }, {"copied", "no run to go on"}));
   TestWorld other;
   const SavedModel saved(other.rank, weights, DType::F32);
   EXPECT_EQ(other.device.ledger()[Purpose::Gradients].peak_bytes, 0);
@@ -145,6 +148,11 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   std::filesystem::create_directory(folder.path("empty"));
   EXPECT_TRUE(error_says([&] { find_checkpoint(folder.path("empty"), silent); },
                          {"no intact checkpoint", folder.path("empty")}));
+  EXPECT_TRUE(error_says([&] { run_of(folder.path("empty")); }, {"no intact checkpoint"}));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("empty")));
+  std::filesystem::create_symlink("circle", folder.path("circle"));
+  EXPECT_TRUE(error_says([&] { run_of(folder.path("circle")); }, {"circle", "not a folder"}));
+  EXPECT_EQ(weights_at(folder.path("circle"), silent), folder.path("circle"));
 }
 
 // The rows that pad the vocabulary are 0 and stay 0, so that leaving them out of a file loses

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
@@ -74,10 +76,17 @@ TEST(RunLog, GoesOnAfterACheckpoint) {
   EXPECT_EQ(RunLog(folder.path(), 100).rows().size(), 5u);
 }
 
-TEST(RunLog, BelongsToOneProcessAtATime) {
+TEST(RunLock, BelongsToOneProcessAtATime) {
   const TemporaryFolder folder;
-  const RunLog log(folder.path());
-  EXPECT_TRUE(error_says([&] { RunLog(folder.path(), 3); }, {"another process"}));
+  {
+    const RunLock lock(folder.path());
+    const auto before = std::filesystem::last_write_time(folder.path("lock"));
+    EXPECT_TRUE(error_says([&] { RunLock{folder.path()}; }, {folder.path(), "another process"}));
+    EXPECT_EQ(std::filesystem::last_write_time(folder.path("lock")), before);
+  }
+  const RunLock next(folder.path());
+  EXPECT_TRUE(
+      error_says([&] { RunLock{folder.path("nowhere")}; }, {"nowhere", "cannot be written"}));
 }
 
 TEST(RunLog, NamesTheLineThatIsDamaged) {
