@@ -1,7 +1,6 @@
 #include "bench/bench_flags.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "bench/mpi_processes.h"
 #include "common/core/error.h"
+#include "common/core/system/memory.h"
 
 namespace aisc {
 namespace {
@@ -24,8 +24,7 @@ std::vector<std::int64_t> sizes(std::int64_t min_bytes, std::int64_t max_bytes) 
 
 // Each rank has two buffers, and of each there may be a second one, MPI's or the plan's.
 void check_memory(const std::vector<CommCase>& all) {
-  const auto memory =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const auto memory = static_cast<double>(available_memory());
   const auto need = [](const CommCase& c) {
     return 4.0 * static_cast<double>(c.bytes()) * c.ranks();
   };

@@ -8,7 +8,8 @@ Shape::Shape(std::initializer_list<std::int64_t> extents) {
   if (extents.size() > kMaxRank)
     fail("a shape has at most 4 dimensions, found " + std::to_string(extents.size()));
   for (const std::int64_t extent : extents) {
-    if (extent < 0) fail("an extent is not negative, found " + std::to_string(extent));
+    if (extent < 0)
+      fail("shape: found an extent of " + std::to_string(extent) + ", expected 0 or more");
     extents_[static_cast<std::size_t>(rank_++)] = extent;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -59,11 +60,35 @@ void TrainConfig::validate(int ranks) const {
   if (!(min_learning_rate >= 0 && min_learning_rate <= learning_rate))
     fail(fmt::format("minimum learning rate is {}, expected between 0 and the learning rate {}",
                      min_learning_rate, learning_rate));
-  if (!(clip >= 0)) fail(fmt::format("clip is {}, expected 0 (none) or more", clip));
-  if (!(weight_decay >= 0)) fail(fmt::format("weight decay is {}, expected >= 0", weight_decay));
+  const auto finite = [](const char* what, double value) {
+    if (!(value >= 0) || !std::isfinite(value))
+      fail(fmt::format("{} is {}, expected 0 or more", what, value));
+  };
+  finite("clip", clip);
+  finite("weight decay", weight_decay);
+  for (const double beta : {beta1, beta2})
+    if (!(beta >= 0 && beta < 1))
+      fail(fmt::format("beta1 is {} and beta2 {}, expected 0 <= beta < 1", beta1, beta2));
   if (gradient_dtype != model.dtype && gradient_dtype != DType::F32)
-    fail(fmt::format("gradients in {} beside weights in {}: expected {} or F32",
-                     name_of(gradient_dtype), name_of(model.dtype), name_of(model.dtype)));
+    fail(fmt::format("gradients in {} beside weights in {}: expected {}F32",
+                     name_of(gradient_dtype), name_of(model.dtype),
+                     model.dtype == DType::F32 ? "" : name_of(model.dtype) + std::string(" or ")));
+}
+
+// Of a token a block keeps 16 C: the inputs of both norms and what these make of them, queries,
+// keys and values, what attention makes of them, and the hidden layer's 4 C before and after GELU.
+TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
+  const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
+  const auto V = static_cast<double>(model.table_rows()), T = static_cast<double>(model.context);
+  const double parameters = (V + T) * C + L * (12 * C * C + 13 * C) + 2 * C;
+  const DType statistics = statistics_of(model.dtype);
+  const std::size_t state = (statistics == model.dtype ? 2 : 3) * size_of(statistics);
+  const std::int64_t share = (batch + ranks - 1) / ranks;
+  const auto samples = static_cast<double>((share + micro_batches - 1) / micro_batches);
+  const double of_a_token = 16 * L * C + 2 * C + std::max(V + C, 9 * C);  // and what goes back
+  return {.model = parameters *
+                   static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state),
+          .activations = samples * T * of_a_token * static_cast<double>(size_of(model.dtype))};
 }
 
 SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts) {

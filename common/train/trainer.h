@@ -27,6 +27,14 @@ struct TrainConfig {
   std::uint64_t seed = 1;
 
   void validate(int ranks = 1) const;  // throws Error: what, found, expected
+
+  // About what a rank's Trainer takes at most, to be asked before there is one. A double, since no
+  // size is too large to ask for.
+  struct Bytes {
+    double model;        // weights, gradients, AdamW's state
+    double activations;  // of a micro-batch
+  };
+  Bytes needed_bytes(int ranks = 1) const;
 };
 
 // Samples [begin, end) of a batch.

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "tests/nn/gpt_fixture.h"
@@ -154,8 +155,17 @@ TEST(Trainer, NamesWhatDoesNotFit) {
   message([](TrainConfig& c) { c.batch = 0; }, {"batch is 0", "1 or more"});
   message([](TrainConfig& c) { c.learning_rate = -1; }, {"learning rate is -1"});
   message([](TrainConfig& c) { c.min_learning_rate = 1; }, {"minimum learning rate is 1"});
-  message([](TrainConfig& c) { c.gradient_dtype = DType::BF16; }, {"gradients in BF16", "F32"});
+  message([](TrainConfig& c) { c.gradient_dtype = DType::BF16; },
+          {"gradients in BF16 beside weights in F32: expected F32"});
   message([](TrainConfig& c) { c.clip = -1; }, {"clip is -1"});
+  for (const double bad : {-0.1, 1.0, std::nan("")}) {
+    message([&](TrainConfig& c) { c.beta1 = bad; }, {"beta1 is", "expected 0 <= beta < 1"});
+    message([&](TrainConfig& c) { c.beta2 = bad; }, {"beta2", "expected 0 <= beta < 1"});
+  }
+  for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    message([&](TrainConfig& c) { c.weight_decay = bad; }, {"weight decay is", "0 or more"});
+    message([&](TrainConfig& c) { c.clip = bad; }, {"clip is", "0 or more"});
+  }
   message([](TrainConfig& c) { c.model.dropout = 1; }, {"dropout is 1"});
   const TrainConfig config = small_config(DType::F32);
   EXPECT_TRUE(error_says([&] { config.validate(0); }, {"ranks is 0", "1 or more"}));

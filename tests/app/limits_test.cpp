@@ -1,0 +1,93 @@
+// Numbers of a command line, and what a run needs before it begins.
+#include "app/limits.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "common/comm/communicator.h"
+#include "tests/support/error_says.h"
+
+namespace aisc {
+namespace {
+
+TEST(WholeNumber, IsReadInDecimalAndInItsRange) {
+  EXPECT_EQ(whole_number("--steps", "12", 1, 1000), 12);
+  EXPECT_EQ(whole_number("--steps", "010", 1, 1000), 10) << "not in the base 8";
+  EXPECT_EQ(whole_number("--x", "-5", -5, 5), -5);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(whole_number("--seed", "9223372036854775807", 0, kMost), kMost);
+  for (const char* text : {"", "0", "1001", "-1", "2,1e3", "1e3", "0x10", "7.0", " 7", "7 ", "+7",
+                           "seven", "9223372036854775808", "99999999999999999999999"})
+    EXPECT_TRUE(error_says([&] { whole_number("--steps", text, 1, 1000); },
+                           {"--steps " + std::string(text) + ":", "from 1 to 1000"}))
+        << text;
+}
+
+TEST(RealNumber, IsFinite) {
+  EXPECT_EQ(real_number("--clip", "0.25"), 0.25);
+  EXPECT_EQ(real_number("--clip", "-1e-3"), -1e-3);
+  for (const char* text : {"", "nan", "inf", "-inf", "1e999", "0,5", "1.5x", "half"})
+    EXPECT_TRUE(error_says([&] { real_number("--clip", text); },
+                           {"--clip " + std::string(text) + ":", "expected a number"}))
+        << text;
+}
+
+TrainConfig config_of(DType dtype, std::int64_t vocabulary) {
+  TrainConfig config;
+  config.model = {.layers = 3,
+                  .heads = 4,
+                  .width = 64,
+                  .context = 64,
+                  .vocabulary = vocabulary,
+                  .dtype = dtype};
+  config.gradient_dtype = dtype;
+  config.batch = 12;
+  config.micro_batches = 2;
+  return config;
+}
+
+// The estimate leaves out what is small, and knows nothing of the sizes that blocks are rounded to.
+constexpr double kEstimateError = 0.1;
+
+TEST(NeededBytes, AreNearWhatATrainerTakes) {
+  std::vector<std::uint8_t> text(5000);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i % 250);
+  for (const DType dtype : {DType::F64, DType::F32, DType::BF16})
+    for (const std::int64_t vocabulary : {256, 3000}) {
+      const TrainConfig config = config_of(dtype, vocabulary);
+      CpuDevice device;
+      const auto world = make_self_communicator();
+      Clock clock = Clock::wall();
+      Trace trace(clock);
+      Trainer trainer({*world, device, clock, trace}, config);
+      const TrainConfig::Bytes needed = config.needed_bytes();
+      const auto model = static_cast<double>(device.ledger().total.live_bytes);
+      EXPECT_NEAR(needed.model / model, 1, kEstimateError) << name_of(dtype) << vocabulary;
+      trainer.step(BatchSampler(text, config.model.context, 1));
+      const double peak = static_cast<double>(device.ledger().total.peak_bytes) - model;
+      EXPECT_NEAR(needed.activations / peak, 1, kEstimateError) << name_of(dtype) << vocabulary;
+    }
+}
+
+TEST(RequireMemory, SaysWhatIsNeededAndWhatThereIs) {
+  constexpr std::int64_t kGib = std::int64_t{1} << 30;
+  MemoryRequest request{.config = config_of(DType::F32, 256)};
+  require_memory(request, kGib);
+  request.config.batch = 1'000'000;
+  EXPECT_TRUE(error_says([&] { require_memory(request, 20 * kGib); },
+                         {"needs about", "GiB", "on 1 rank;", "20.0 GiB are free", "--batch"}));
+  request.ranks = request.all_ranks = 8;  // with a part of the batch each
+  EXPECT_TRUE(error_says([&] { require_memory(request, 20 * kGib); }, {"on 8 ranks"}));
+  request.config.batch = 8;
+  request.config.model.layers = 1'000'000;
+  EXPECT_TRUE(error_says([&] { require_memory(request, 20 * kGib); }, {"--layers", "--ranks"}));
+  request.config.model.layers = 1;
+  require_memory(request, kGib);
+  request.eval_windows = 1'000'000'000;
+  EXPECT_TRUE(error_says([&] { require_memory(request, 20 * kGib); }, {"--eval-windows"}));
+}
+
+}  // namespace
+}  // namespace aisc
