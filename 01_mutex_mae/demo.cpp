@@ -374,10 +374,10 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--cached", flags.cached_mib, "MiB that stay in the cache")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e6));
   app.add_option("--streamed", flags.streamed_mib, "MiB that do not; a GPU gets four times as many")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e6));
   app.add_option("--rounds", flags.rounds, "each is measured once a round; medians are shown")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));

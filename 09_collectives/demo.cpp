@@ -314,13 +314,13 @@ int main(int argc, char** argv) try {
       ->check(CLI::Range(2, 4096));
   app.add_option("--alpha", flags.alpha_us, "microseconds of a message")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e6));
   app.add_option("--beta", flags.gigabytes_per_second, "GB/s of a link")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e6));
   app.add_option("--gamma", flags.added_gigabytes_per_second, "GB/s that a rank adds")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-6, 1e6));
   app.add_option("--most-messages", flags.most_messages,
                  "of a plan that is followed step by step; each takes 300 bytes of memory")
       ->capture_default_str()

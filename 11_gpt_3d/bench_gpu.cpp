@@ -252,7 +252,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--tiny", flags.tiny, "sizes that only show that it runs");
   const auto number = [&](const char* name, std::int64_t& value, const char* help) {
-    return app.add_option(name, value, help)->check(CLI::PositiveNumber)->capture_default_str();
+    return app.add_option(name, value, help)->check(CLI::Range(1, 1 << 30))->capture_default_str();
   };
   number("--batch", flags.sizes.batch, "of a step and of attention; halved where it does not fit");
   number("--context", flags.sizes.context, "tokens of a sample");
@@ -261,7 +261,7 @@ int run(int argc, char** argv) {
   number("--heads", flags.sizes.heads, "of attention");
   number("--rows", flags.sizes.rows, "of the kernels");
   app.add_option("--steps", flags.steps, "measured steps, after 3 of warm-up")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   app.add_option("--json", flags.json, "also write what is measured to this file");
   CLI11_PARSE(app, argc, argv);

@@ -8,6 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "app/limits.h"
+#include "app/program.h"
+#include "app/terminal_text.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/data/corpus.h"
@@ -43,21 +46,21 @@ Parsed parse_options(int argc, const char* const* argv) {
   Options o;
   app.add_option("--corpus", o.corpus, "a text file or a folder (default: this course)");
   app.add_option("--out", o.out, "folder for the files; new or empty")->required();
-  auto* vocabulary = app.add_option("--vocabulary", o.vocabulary,
-                                    "tokens to learn: bytes, merges and the end of text");
+  std::string number = std::to_string(o.vocabulary);
+  auto* vocabulary =
+      app.add_option("--vocabulary", number, "tokens to learn: bytes, merges and the end of text")
+          ->type_name("INT");
   app.add_option("--tokenizer", o.tokenizer,
                  "folder or file of an existing tokenizer, instead of learning one")
       ->excludes(vocabulary);
   try {
     app.parse(argc, argv);
+    o.vocabulary = whole_number("--vocabulary", number, kSmallestVocabulary, kLargestVocabulary);
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, app.exit(e)};
-  }
-  if (o.vocabulary < kSmallestVocabulary || o.vocabulary > kLargestVocabulary) {
-    std::cerr << fmt::format(
-        "tokenize: --vocabulary {}: expected {} to {}, as token files hold 16 bits\n"
-        "Run with --help for the flags.\n",
-        o.vocabulary, kSmallestVocabulary, kLargestVocabulary);
+  } catch (const Error& e) {
+    std::cerr << fmt::format("tokenize: {}\nRun with --help for the flags.\n",
+                             for_terminal(e.what()));
     return {std::nullopt, 2};
   }
   return {o, 0};
@@ -146,11 +149,9 @@ int run(const Options& options) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  const aisc::Parsed parsed = aisc::parse_options(argc, argv);
-  return parsed.options ? aisc::run(*parsed.options) : parsed.exit_code;
-} catch (const std::exception& e) {
-  std::cout.flush();
-  std::cerr << "tokenize: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::run_program("tokenize", [&] {
+    const aisc::Parsed parsed = aisc::parse_options(argc, argv);
+    return parsed.options ? aisc::run(*parsed.options) : parsed.exit_code;
+  });
 }

@@ -12,12 +12,16 @@
 #include <thread>
 
 #include "app/dataset.h"
+#include "app/limits.h"
 #include "app/mpirun.h"
+#include "app/program.h"
 #include "app/run.h"
 #include "app/saved_model.h"
+#include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
+#include "common/core/system/memory.h"
 #include "common/ops/product_rate.h"
 #include "formats/gpt2_weights.h"
 
@@ -185,18 +189,23 @@ int run_gpt(int argc, char** argv) {
   if (process_rank() > 0)  // process 0 tells what is wrong with the flags
     for (std::ostream* stream : {&std::cout, &std::cerr}) stream->setstate(std::ios::failbit);
   ParsedOptions parsed = parse_options(argc, argv);
+  std::optional<RunLock> lock;
   std::optional<Checkpoint> checkpoint;
   if (parsed.options && !parsed.options->resume.empty()) {
-    checkpoint = find_checkpoint(parsed.options->resume, [](const std::string& damage) {
-      say(damage + "; an earlier checkpoint is taken");
+    const std::string& path = parsed.options->resume;
+    if (process_rank() == 0) lock.emplace(run_of(path));  // a run that goes on removes checkpoints
+    checkpoint = find_checkpoint(path, [](const std::string& damage) {
+      say(for_terminal(damage) + "; an earlier checkpoint is taken");
     });
     parsed =
         parse_options(argc, argv, RunState::from_json(checkpoint->state, checkpoint->path).config);
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
-  if (options.launcher == "mpirun" && !started_processes())
+  if (options.launcher == "mpirun" && !started_processes()) {
+    lock.reset();  // rank 0 takes it
     return start_ranks(options.ranks, argc, argv);
+  }
   omp_set_num_threads(options.threads > 0 ? options.threads : available_cores());
   if (!options.from.empty())
     return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });
@@ -209,6 +218,12 @@ int run_gpt(int argc, char** argv) {
   if (checkpoint) require_same_model(*checkpoint, options);
   const Dataset dataset = Dataset::open(data);
   complete_model(options, dataset);
+  if (parse_device(options.device).kind == DeviceKind::Cpu)
+    require_memory({.config = options.train,
+                    .ranks = started_processes() ? 1 : options.ranks,  // in this process
+                    .all_ranks = options.ranks,
+                    .eval_windows = options.eval_windows},
+                   available_memory());
   const RunFacts program{.command = command_line(argc, argv), .cores = available_cores()};
   return on_ranks(options, [&](const Rank& rank) {
     require_same_start(rank, checkpoint ? checkpoint->step : 0, dataset.hash());
@@ -224,7 +239,7 @@ int run(int argc, char** argv) {
   try {
     return run_gpt(argc, argv);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "train_gpt: rank {}: {}\n", process_rank(), e.what());
+    fmt::print(stderr, "train_gpt: rank {}: {}\n", process_rank(), for_terminal(e.what()));
     return after_rank_0(1);
   }
 }
@@ -232,10 +247,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  return aisc::run(argc, argv);
-} catch (const std::exception& e) {
-  std::fflush(stdout);
-  fmt::print(stderr, "train_gpt: {}\n", e.what());
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::run_program("train_gpt", [&] { return aisc::run(argc, argv); });
 }

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "app/limits.h"
+#include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 
@@ -16,6 +19,10 @@ namespace aisc {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Larger ones are mistakes, or would overflow what is computed from them.
+constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
+constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192, kMostThreads = 1024;
 
 // What a small model learns the course's own text with in a minute on two cores.
 Options defaults() {
@@ -37,55 +44,80 @@ std::string lower_name(DType dtype) {
 // A flag whose value is a floating type, kept in `dtype`.
 void add_dtype(CLI::App& app, const std::string& flag, DType& dtype, const std::string& help) {
   app.add_option_function<std::string>(
-         flag,
-         [&dtype, flag](const std::string& value) {
-           try {
-             dtype = parse_dtype(value);
-           } catch (const Error& e) {
-             throw CLI::ValidationError(flag, e.what());
-           }
-           if (dtype != DType::F64 && dtype != DType::F32 && dtype != DType::BF16)
-             throw CLI::ValidationError(flag, "found " + value + ", expected f64, f32 or bf16");
-         },
-         help)
+         flag, [&dtype](const std::string& value) { dtype = parse_dtype(value); }, help)
       ->default_str(lower_name(dtype))
-      ->type_name("f64|f32|bf16");
+      ->check(CLI::IsMember({"f64", "f32", "bf16"}, CLI::ignore_case))
+      ->type_name("TYPE");
+}
+
+// Flags whose values are numbers. CLI11's own take what is too large for the largest, and a zero in
+// front for the base 8.
+template <class T>
+CLI::Option* add_number(CLI::App& app, const std::string& flag, T& value, std::int64_t least,
+                        std::int64_t most, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          flag,
+          [=, &value](const std::string& text) {
+            value = static_cast<T>(whole_number(flag, text, least, most));
+          },
+          help)
+      ->default_str(std::to_string(value))
+      ->type_name("INT");
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value,
+                        const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          flag, [=, &value](const std::string& text) { value = real_number(flag, text); }, help)
+      ->default_str(fmt::format("{}", value))
+      ->type_name("FLOAT");
 }
 
 void add_model(CLI::App& app, GptConfig& model) {
   const std::string group = "Model";
-  app.add_option("--layers", model.layers, "transformer blocks")->group(group);
-  app.add_option("--heads", model.heads, "attention heads; divides the width")->group(group);
-  app.add_option("--width", model.width, "columns of the residual stream")->group(group);
-  app.add_option("--context", model.context, "tokens that the model sees at once")->group(group);
-  app.add_option("--vocabulary", model.vocabulary, "tokens; 0: the tokenizer's")->group(group);
-  app.add_option("--dropout", model.dropout, "probability of dropping an activation")->group(group);
+  add_number(app, "--layers", model.layers, 1, kMostLayers, "transformer blocks")->group(group);
+  add_number(app, "--heads", model.heads, 1, kMostSize, "attention heads; divides the width")
+      ->group(group);
+  add_number(app, "--width", model.width, 1, kMostSize, "columns of the residual stream")
+      ->group(group);
+  add_number(app, "--context", model.context, 1, kMostSize, "tokens that the model sees at once")
+      ->group(group);
+  add_number(app, "--vocabulary", model.vocabulary, 0, kMostSize, "tokens; 0: the tokenizer's")
+      ->group(group);
+  add_number(app, "--dropout", model.dropout, "probability of dropping an activation")
+      ->group(group);
 }
 
 void add_training(CLI::App& app, Options& o) {
   TrainConfig& t = o.train;
   const std::string group = "Training";
-  app.add_option("--steps", t.steps, "optimizer steps")->group(group);
-  app.add_option("--batch", t.batch, "samples per step")->group(group);
-  app.add_option("--micro-batches", t.micro_batches, "parts that a step is computed in")
+  add_number(app, "--steps", t.steps, 1, kMostCount, "optimizer steps")->group(group);
+  add_number(app, "--batch", t.batch, 1, kMostSize, "samples per step")->group(group);
+  add_number(app, "--micro-batches", t.micro_batches, 1, kMostSize,
+             "parts that a step is computed in")
       ->group(group);
-  app.add_option("--learning-rate", t.learning_rate, "at the end of the warm-up")->group(group);
-  app.add_option("--min-learning-rate", t.min_learning_rate, "at the last step (half a cosine)")
+  add_number(app, "--learning-rate", t.learning_rate, "at the end of the warm-up")->group(group);
+  add_number(app, "--min-learning-rate", t.min_learning_rate, "at the last step (half a cosine)")
       ->group(group)
       ->default_str("a twentieth of it");
-  app.add_option("--warmup", t.warmup_steps, "steps of linear warm-up")->group(group);
-  app.add_option("--weight-decay", t.weight_decay, "of matrices and tables")->group(group);
-  app.add_option("--beta1", t.beta1, "AdamW's decay of the mean gradient")->group(group);
-  app.add_option("--beta2", t.beta2, "AdamW's decay of the mean squared gradient")->group(group);
-  app.add_option("--clip", t.clip, "largest global norm of the gradients; 0: none")->group(group);
-  app.add_option("--seed", t.seed, "of parameters, batches, dropout and sample")->group(group);
+  add_number(app, "--warmup", t.warmup_steps, 0, kMostCount, "steps of linear warm-up")
+      ->group(group);
+  add_number(app, "--weight-decay", t.weight_decay, "of matrices and tables")->group(group);
+  add_number(app, "--beta1", t.beta1, "AdamW's decay of the mean gradient")->group(group);
+  add_number(app, "--beta2", t.beta2, "AdamW's decay of the mean squared gradient")->group(group);
+  add_number(app, "--clip", t.clip, "largest global norm of the gradients; 0: none")->group(group);
+  add_number(app, "--seed", t.seed, 0, std::numeric_limits<std::int64_t>::max(),
+             "of parameters, batches, dropout and sample")
+      ->group(group);
   add_dtype(app, "--precision", t.model.dtype, "weights, activations (and gradients)");
   add_dtype(app, "--gradients", t.gradient_dtype,
             "type gradients are accumulated in: the precision's, or f32 beside bf16");
   app.get_option("--precision")->group(group);
   app.get_option("--gradients")->group(group)->default_str("precision's");
-  app.add_option("--ranks", o.ranks,
-                 "ranks that each hold the model and share the batch; under mpirun or srun: theirs")
+  add_number(app, "--ranks", o.ranks, 1, kMostRanks,
+             "ranks that each hold the model and share the batch; under mpirun or srun: theirs")
       ->group(group);
   app.add_option("--launcher", o.launcher,
                  "ranks are threads, or processes that mpirun starts on this machine; "
@@ -96,21 +128,16 @@ void add_training(CLI::App& app, Options& o) {
   app.add_option_function<std::string>(
          "--device",
          [&o](const std::string& value) {
-           try {
-             parse_device(value);
-           } catch (const Error& e) {
-             throw CLI::ValidationError("--device", e.what());
-           }
+           parse_device(value);
            o.device = value;
          },
          "where ranks compute: cpu, cuda (the GPUs of this machine, in turns), or one: cuda:1")
       ->group(group)
       ->default_str("cpu")
       ->type_name("cpu|cuda|cuda:N");
-  app.add_option("--threads", o.threads,
-                 "of all ranks, each at least one; 0: the cores that they may use")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
+  add_number(app, "--threads", o.threads, 0, kMostThreads,
+             "of all ranks, each at least one; 0: the cores that they may use")
+      ->group(group);
 }
 
 void add_data(CLI::App& app, Options& o) {
@@ -127,13 +154,12 @@ void add_data(CLI::App& app, Options& o) {
                  "bytes, or a folder with tokenizer.json or vocab.json and merges.txt; default: "
                  "the corpus's or the model's own, else bytes")
       ->group(group);
-  app.add_option("--eval-interval", o.eval_interval,
-                 "steps between evaluations; 0: at the end only")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--eval-windows", o.eval_windows, "windows of validation text per evaluation")
-      ->group(group)
-      ->check(CLI::PositiveNumber);
+  add_number(app, "--eval-interval", o.eval_interval, 0, kMostCount,
+             "steps between evaluations; 0: at the end only")
+      ->group(group);
+  add_number(app, "--eval-windows", o.eval_windows, 1, kMostCount,
+             "windows of validation text per evaluation")
+      ->group(group);
 }
 
 void add_output(CLI::App& app, Options& o) {
@@ -146,16 +172,14 @@ void add_output(CLI::App& app, Options& o) {
                "resume although the corpus is not what it was")
       ->group(group);
   app.add_option("--out", o.out, "folder of the run (default: runs/<time>)")->group(group);
-  app.add_option("--checkpoint-interval", o.checkpoint_interval,
-                 "steps between checkpoints; 0: at the end only")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--keep", o.keep, "checkpoints that stay, the newest")
-      ->group(group)
-      ->check(CLI::PositiveNumber);
-  app.add_option("--trace", o.trace_steps, "how many steps, from the second on, go into trace.json")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
+  add_number(app, "--checkpoint-interval", o.checkpoint_interval, 0, kMostCount,
+             "steps between checkpoints; 0: at the end only")
+      ->group(group);
+  add_number(app, "--keep", o.keep, 1, kMostCount, "checkpoints that stay, the newest")
+      ->group(group);
+  add_number(app, "--trace", o.trace_steps, 0, kMostCount,
+             "how many steps, from the second on, go into trace.json")
+      ->group(group);
 }
 
 void add_sample(CLI::App& app, Options& o) {
@@ -165,19 +189,17 @@ void add_sample(CLI::App& app, Options& o) {
                  "do not train: continue --sample with this model (a run, a checkpoint, a "
                  "model.safetensors)")
       ->group(group);
-  app.add_option("--sample-tokens", o.sample.tokens, "how many to generate; 0: none")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", o.sample.temperature, "0: always the likeliest token")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--top-k", o.sample.top_k, "draw from this many likeliest tokens; 0: from all")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--top-p", o.sample.top_p,
-                 "draw from the likeliest tokens that have this probability together")
-      ->group(group)
-      ->check(CLI::Range(0.0, 1.0));
+  add_number(app, "--sample-tokens", o.sample.tokens, 0, kMostCount,
+             "how many to generate; 0: none")
+      ->group(group);
+  add_number(app, "--temperature", o.sample.temperature, "0: always the likeliest token")
+      ->group(group);
+  add_number(app, "--top-k", o.sample.top_k, 0, kMostCount,
+             "draw from this many likeliest tokens; 0: from all")
+      ->group(group);
+  add_number(app, "--top-p", o.sample.top_p,
+             "draw from the likeliest tokens that have this probability together")
+      ->group(group);
 }
 
 // The arguments that would give an earlier run's config.json, then those of the command line, which
@@ -299,18 +321,14 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   add_sample(app, o);
   try {
     app.parse(arguments(earlier, argc, argv));
-  } catch (const CLI::ParseError& e) {
-    return {std::nullopt, app.exit(e)};
-  }
-  for (const CLI::Option* option : app.get_options())
-    if (!option->empty()) o.given.insert(option->get_single_name());
-  if (app.get_option("--min-learning-rate")->empty())
-    o.train.min_learning_rate = o.train.learning_rate / 20;
-  if (app.get_option("--gradients")->empty()) o.train.gradient_dtype = o.train.model.dtype;
-  o.train.model.seed = o.sample.seed = o.train.seed;
-  for (std::string* path : {&o.data.corpus, &o.data.validation, &o.data.tokenizer})
-    make_absolute(*path);
-  try {
+    for (const CLI::Option* option : app.get_options())
+      if (!option->empty()) o.given.insert(option->get_single_name());
+    if (!o.given.contains("min-learning-rate"))
+      o.train.min_learning_rate = o.train.learning_rate / 20;
+    if (!o.given.contains("gradients")) o.train.gradient_dtype = o.train.model.dtype;
+    o.train.model.seed = o.sample.seed = o.train.seed;
+    for (std::string* path : {&o.data.corpus, &o.data.validation, &o.data.tokenizer})
+      make_absolute(*path);
     require_alone(o);
     take_ranks_of_processes(o, argc, argv);
     validate(o.sample);
@@ -318,8 +336,10 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
     known.validate(o.ranks);
+  } catch (const CLI::ParseError& e) {
+    return {std::nullopt, app.exit(e)};
   } catch (const Error& e) {
-    std::cerr << "train_gpt: " << e.what() << "\nRun with --help for the flags.\n";
+    std::cerr << "train_gpt: " << for_terminal(e.what()) << "\nRun with --help for the flags.\n";
     return {std::nullopt, 2};
   }
   return {o, 0};

@@ -152,7 +152,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   add("--card-alpha", flags.card_alpha, "latency between nodes");
   add("--card-beta", flags.card_beta, "bytes that pass a card");
   add("--pace", flags.pace, "to watch it: wall seconds that each virtual second takes")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--trace", flags.trace,
                  "of --emulate or --overlap: write what each rank did when (chrome://tracing, "
                  "Perfetto)");

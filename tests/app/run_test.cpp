@@ -232,6 +232,46 @@ TEST(Options, RefuseWhatCannotBe) {
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
 }
 
+// What is printed about one flag.
+std::string refusal(const char* flag, const char* value) {
+  testing::internal::CaptureStderr();
+  const auto parsed = parse({flag, value});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(parsed.options);
+  EXPECT_NE(parsed.exit_code, 0);
+  return said;
+}
+
+TEST(Options, SayTheRangeOfANumber) {
+  constexpr const char* kHuge = "99999999999999999999999";
+  for (const char* flag :
+       {"--layers", "--heads", "--width", "--context", "--vocabulary", "--steps", "--batch",
+        "--micro-batches", "--warmup", "--seed", "--ranks", "--threads", "--eval-interval",
+        "--eval-windows", "--checkpoint-interval", "--keep", "--trace", "--sample-tokens",
+        "--top-k"})
+    for (const char* value : {kHuge, "9223372036854775808", "-1", "2,1e3", "x"}) {
+      const std::string said = refusal(flag, value);
+      const std::string expected =
+          std::string("train_gpt: ") + flag + " " + value + ": expected a whole number from ";
+      EXPECT_EQ(said.substr(0, expected.size()), expected);
+      EXPECT_LT(said.size(), 200u);
+    }
+  EXPECT_NE(refusal("--threads", "1025").find("from 0 to 1024"), std::string::npos);
+  for (const char* flag : {"--dropout", "--learning-rate", "--min-learning-rate", "--weight-decay",
+                           "--beta1", "--beta2", "--clip", "--temperature", "--top-p"})
+    for (const char* value : {"nan", "inf", "1e999", "0,5", "-1"}) {
+      const std::string said = refusal(flag, value);
+      EXPECT_NE(said.find("expected"), std::string::npos) << said;
+      EXPECT_LT(said.size(), 200u) << said;
+    }
+  for (const char* flag : {"--beta1", "--beta2"})
+    EXPECT_NE(refusal(flag, "1").find("expected 0 <= beta < 1"), std::string::npos);
+  EXPECT_NE(refusal("--gradients", "bf16").find("weights in F32: expected F32\n"),
+            std::string::npos);
+  EXPECT_NE(refusal("--precision", "f8").find("f8 not in {f64,f32,bf16}"), std::string::npos);
+  EXPECT_EQ(refusal("--device", "\x1b[2J").find('\x1b'), std::string::npos);
+}
+
 TEST(Options, AFileGivesValuesThatTheCommandLineOverrides) {
   const fs::path file = fs::temp_directory_path() / ("aisc_flags_" + std::to_string(getpid()));
   write_file(file.string(), "steps = 7\nwidth = 96\n");
