@@ -135,7 +135,8 @@ static int run(int argc, char** argv) {
   app.add_option("--steps", steps, "measured steps, after 3 of warm-up")
       ->capture_default_str()
       ->check(CLI::Range(5, 1000));
-  app.add_option("--threads", threads, "0: all cores")->check(CLI::Range(0, 1024));
+  app.add_option("--threads", threads, "0: all cores")
+      ->check(CLI::Range(0, std::max(64, 4 * aisc::available_cores())));
   app.add_option("--json", json, "also write the rows to this file");
   CLI11_PARSE(app, argc, argv);
   if (configs.empty()) configs = {"gpt2-124m", "char-10m"};

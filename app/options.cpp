@@ -14,6 +14,7 @@
 #include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {
@@ -22,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 // Larger ones are mistakes, or would overflow what is computed from them.
 constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
-constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192, kMostThreads = 1024;
+constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192;
 
 // What a small model learns the course's own text with in a minute on two cores.
 Options defaults() {
@@ -135,7 +136,7 @@ void add_training(CLI::App& app, Options& o) {
       ->group(group)
       ->default_str("cpu")
       ->type_name("cpu|cuda|cuda:N");
-  add_number(app, "--threads", o.threads, 0, kMostThreads,
+  add_number(app, "--threads", o.threads, 0, kMostSize,
              "of all ranks, each at least one; 0: the cores that they may use")
       ->group(group);
 }
@@ -251,6 +252,14 @@ void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
   o.ranks = processes->size;
 }
 
+// Threads that share a core wait for each other: many are so slow that nothing seems to happen.
+void require_threads(const Options& o) {
+  const std::optional<Processes> processes = started_processes();
+  const std::int64_t here = std::max(64, 4 * available_cores());
+  whole_number("--threads", std::to_string(o.threads), 0,
+               processes ? here * processes->size : here);
+}
+
 // Where a run is resumed from need not be where it began.
 void make_absolute(std::string& path) {
   if (!path.empty() && path != "bytes")
@@ -331,6 +340,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
       make_absolute(*path);
     require_alone(o);
     take_ranks_of_processes(o, argc, argv);
+    require_threads(o);
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
