@@ -28,8 +28,8 @@ struct TrainConfig {
 
   void validate(int ranks = 1) const;  // throws Error: what, found, expected
 
-  // About what a rank's Trainer takes at most, to be asked before there is one. A double, since no
-  // size is too large to ask for.
+  // About what a rank's Trainer takes at most, without the workspace of kernels: to be asked before
+  // there is one. A double, since no size is too large to ask for.
   struct Bytes {
     double model;        // weights, gradients, AdamW's state
     double activations;  // of a micro-batch
