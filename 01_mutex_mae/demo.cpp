@@ -3,7 +3,6 @@
 // or not; and what the processor could do at most. All results are checked while they are timed.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include "01_mutex_mae/rounds.h"
 #include "01_mutex_mae/variants.h"
 #include "common/core/error.h"
+#include "common/core/system/command_line.h"
 #include "common/core/system/files.h"
 
 namespace aisc {
@@ -367,26 +367,19 @@ void run(const Flags& flags) {
 }  // namespace aisc
 
 int main(int argc, char** argv) try {
-  CLI::App app("Sums a loss with threads in all ways, and measures them in turns.");
   aisc::Flags flags;
-  app.add_option("--features", flags.features, "numbers of a sample: the work between two updates")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1 << 16));
-  app.add_option("--cached", flags.cached_mib, "MiB that stay in the cache")
-      ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1e6));
-  app.add_option("--streamed", flags.streamed_mib, "MiB that do not; a GPU gets four times as many")
-      ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1e6));
-  app.add_option("--rounds", flags.rounds, "each is measured once a round; medians are shown")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--epochs", flags.epochs, "of learning")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  app.add_flag("--quick", flags.quick, "seconds in place of a minute: shows that it works");
-  CLI11_PARSE(app, argc, argv);
+  aisc::CommandLine line("Sums a loss with threads in all ways, and measures them in turns.");
+  line.number("--features", flags.features, 1, 1 << 16,
+              "numbers of a sample: the work between two updates");
+  line.number("--cached", flags.cached_mib, 1e-6, 1e6, "MiB that stay in the cache");
+  line.number("--streamed", flags.streamed_mib, 1e-6, 1e6,
+              "MiB that do not; a GPU gets four times as many");
+  line.number("--rounds", flags.rounds, 1, 1000,
+              "each is measured once a round; medians are shown");
+  line.number("--epochs", flags.epochs, 1, 1000, "of learning");
+  line.text("--json", flags.json, "also write all numbers to this file, for tools/plot");
+  line.given("--quick", flags.quick, "seconds in place of a minute: shows that it works");
+  if (const auto status = line.parse(argc, argv)) return *status;
   if (flags.quick) {
     flags.cached_mib = 1.0 / 16;
     flags.streamed_mib = 1;

@@ -3,7 +3,6 @@
 // backend:algorithm; those without an algorithm are what they are compared with.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -215,16 +214,15 @@ nlohmann::ordered_json measure(const Flags& flags) {
 }  // namespace aisc
 
 int main(int argc, char** argv) try {
-  CLI::App app(
+  aisc::Flags flags;
+  aisc::CommandLine line(
       "Compares the module's algorithms, on processes with the collectives of MPI and on threads "
       "with those of the backend. The column `times` is the time as a multiple of theirs.");
-  aisc::Flags flags;
-  aisc::add_bench_flags(app, flags.bench);
-  app.add_option("--algorithms", flags.algorithms,
-                 "which (all): ring, or with what it is told ring/parts=8, "
-                 "double_tree/segments=16, two_level/ranks_per_node=2")
-      ->delimiter(',');
-  CLI11_PARSE(app, argc, argv);
+  aisc::add_bench_flags(line, flags.bench);
+  line.texts("--algorithms", flags.algorithms,
+             "which (all): ring, or with what it is told ring/parts=8, double_tree/segments=16, "
+             "two_level/ranks_per_node=2");
+  if (const auto status = line.parse(argc, argv)) return *status;
   const nlohmann::ordered_json result = aisc::measure(flags);
   if (!flags.bench.json.empty()) aisc::write_file(flags.bench.json, result.dump(2) + "\n");
   return 0;

@@ -3,7 +3,6 @@
 // the rings of real machines; and what a communicator says of a ring that deadlocks.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <bit>
 #include <cmath>
 #include <iostream>
@@ -18,6 +17,7 @@
 #include "common/comm/launch.h"
 #include "common/comm/simulate.h"
 #include "common/core/error.h"
+#include "common/core/system/command_line.h"
 #include "common/core/system/files.h"
 
 namespace aisc {
@@ -307,27 +307,18 @@ void run(const Flags& flags) {
 }  // namespace aisc
 
 int main(int argc, char** argv) try {
-  CLI::App app("What collectives cost, by formula and followed step by step, and which to choose.");
   aisc::Flags flags;
-  app.add_option("--ranks", flags.ranks, "of the table over sizes")
-      ->capture_default_str()
-      ->check(CLI::Range(2, 4096));
-  app.add_option("--alpha", flags.alpha_us, "microseconds of a message")
-      ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1e6));
-  app.add_option("--beta", flags.gigabytes_per_second, "GB/s of a link")
-      ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1e6));
-  app.add_option("--gamma", flags.added_gigabytes_per_second, "GB/s that a rank adds")
-      ->capture_default_str()
-      ->check(CLI::Range(1e-6, 1e6));
-  app.add_option("--most-messages", flags.most_messages,
-                 "of a plan that is followed step by step; each takes 300 bytes of memory")
-      ->capture_default_str()
-      ->check(CLI::Range(1e3, 1e9));
-  app.add_option("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  app.add_flag("--quick", flags.quick, "follows short plans only: shows that it works");
-  CLI11_PARSE(app, argc, argv);
+  aisc::CommandLine line(
+      "What collectives cost, by formula and followed step by step, and which to choose.");
+  line.number("--ranks", flags.ranks, 2, 4096, "of the table over sizes");
+  line.number("--alpha", flags.alpha_us, 1e-6, 1e6, "microseconds of a message");
+  line.number("--beta", flags.gigabytes_per_second, 1e-6, 1e6, "GB/s of a link");
+  line.number("--gamma", flags.added_gigabytes_per_second, 1e-6, 1e6, "GB/s that a rank adds");
+  line.number("--most-messages", flags.most_messages, 1e3, 1e9,
+              "of a plan that is followed step by step; each takes 300 bytes of memory");
+  line.text("--json", flags.json, "also write all numbers to this file, for tools/plot");
+  line.given("--quick", flags.quick, "follows short plans only: shows that it works");
+  if (const auto status = line.parse(argc, argv)) return *status;
   if (flags.quick) flags.most_messages = std::min(flags.most_messages, 1e4);
   aisc::run(flags);
   return 0;

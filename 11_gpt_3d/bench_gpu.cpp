@@ -2,7 +2,6 @@
 // kernel against the copy's bandwidth, attention, and whole training steps.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "11_gpt_3d/measure_gpu.h"
 #include "common/core/error.h"
 #include "common/core/median.h"
+#include "common/core/system/command_line.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/ops/product_rate.h"
@@ -242,29 +242,25 @@ class Bench {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app("Measures a GPU at what training a GPT asks of it. Sizes are GPT-2's (124M).");
   Flags flags;
-  app.add_option("--device", flags.device, "cpu, cuda or cuda:N; default: a GPU if there is one");
-  app.add_option("--only", flags.only, "sections; default: all")
-      ->check(CLI::IsMember({"copy", "product", "kernels", "attention", "step"}));
-  app.add_option("--precision", flags.precision, "bf16, f16, f32 or f64")
-      ->check(CLI::IsMember({"bf16", "f16", "f32", "f64"}))
-      ->capture_default_str();
-  app.add_flag("--tiny", flags.tiny, "sizes that only show that it runs");
-  const auto number = [&](const char* name, std::int64_t& value, const char* help) {
-    return app.add_option(name, value, help)->check(CLI::Range(1, 1 << 30))->capture_default_str();
+  CommandLine line("Measures a GPU at what training a GPT asks of it. Sizes are GPT-2's (124M).");
+  line.text("--device", flags.device, "cpu, cuda or cuda:N; default: a GPU if there is one");
+  line.texts("--only", flags.only, "sections; default: all",
+             {"copy", "product", "kernels", "attention", "step"});
+  line.text("--precision", flags.precision, "of numbers", {"bf16", "f16", "f32", "f64"});
+  line.given("--tiny", flags.tiny, "sizes that only show that it runs");
+  const auto size = [&](const char* name, std::int64_t& value, const char* help) {
+    line.number(name, value, 1, 1 << 30, help);
   };
-  number("--batch", flags.sizes.batch, "of a step and of attention; halved where it does not fit");
-  number("--context", flags.sizes.context, "tokens of a sample");
-  number("--layers", flags.model.layers, "of the step's model");
-  number("--width", flags.sizes.width, "of the residual stream");
-  number("--heads", flags.sizes.heads, "of attention");
-  number("--rows", flags.sizes.rows, "of the kernels");
-  app.add_option("--steps", flags.steps, "measured steps, after 3 of warm-up")
-      ->check(CLI::Range(1, 1 << 30))
-      ->capture_default_str();
-  app.add_option("--json", flags.json, "also write what is measured to this file");
-  CLI11_PARSE(app, argc, argv);
+  size("--batch", flags.sizes.batch, "of a step and of attention; halved where it does not fit");
+  size("--context", flags.sizes.context, "tokens of a sample");
+  size("--layers", flags.model.layers, "of the step's model");
+  size("--width", flags.sizes.width, "of the residual stream");
+  size("--heads", flags.sizes.heads, "of attention");
+  size("--rows", flags.sizes.rows, "of the kernels");
+  line.number("--steps", flags.steps, 1, 1 << 30, "measured steps, after 3 of warm-up");
+  line.text("--json", flags.json, "also write what is measured to this file");
+  if (const auto status = line.parse(argc, argv)) return *status;
   if (flags.tiny) take_tiny_sizes(flags);
   Bench(flags).run();
   return 0;

@@ -2,17 +2,16 @@
 // as files that training reads. See --help.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 #include <vector>
 
-#include "app/limits.h"
 #include "app/program.h"
 #include "app/terminal_text.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/system/command_line.h"
 #include "common/data/corpus.h"
 #include "common/data/tokens.h"
 #include "formats/tokenizer.h"
@@ -36,33 +35,20 @@ struct Parsed {
 };
 
 Parsed parse_options(int argc, const char* const* argv) {
-  CLI::App app(
+  CommandLine line(
       "tokenize cuts text into tokens and leaves tokenizer.json, vocab.json, merges.txt,\n"
       "training.bin and validation.bin in a folder. The tokenizer is learnt from the training "
       "part\n"
       "of the text, or a given one such as GPT-2's. Without --corpus it reads this course.");
-  app.option_defaults()->always_capture_default()->multi_option_policy(
-      CLI::MultiOptionPolicy::TakeLast);  // of a flag given twice the last counts
   Options o;
-  app.add_option("--corpus", o.corpus, "a text file or a folder (default: this course)");
-  app.add_option("--out", o.out, "folder for the files; new or empty")->required();
-  std::string number = std::to_string(o.vocabulary);
-  auto* vocabulary =
-      app.add_option("--vocabulary", number, "tokens to learn: bytes, merges and the end of text")
-          ->type_name("INT");
-  app.add_option("--tokenizer", o.tokenizer,
-                 "folder or file of an existing tokenizer, instead of learning one")
-      ->excludes(vocabulary);
-  try {
-    app.parse(argc, argv);
-    o.vocabulary = whole_number("--vocabulary", number, kSmallestVocabulary, kLargestVocabulary);
-  } catch (const CLI::ParseError& e) {
-    return {std::nullopt, app.exit(e)};
-  } catch (const Error& e) {
-    std::cerr << fmt::format("tokenize: {}\nRun with --help for the flags.\n",
-                             for_terminal(e.what()));
-    return {std::nullopt, 2};
-  }
+  line.text("--corpus", o.corpus, "a text file or a folder (default: this course)");
+  line.required("--out", o.out, "folder for the files; new or empty");
+  line.number("--vocabulary", o.vocabulary, kSmallestVocabulary, kLargestVocabulary,
+              "tokens to learn: bytes, merges and the end of text");
+  line.text("--tokenizer", o.tokenizer,
+            "folder or file of an existing tokenizer, instead of learning one");
+  line.excludes("--tokenizer", {"--vocabulary"});
+  if (const auto status = line.parse(argc, argv)) return {std::nullopt, *status};
   return {o, 0};
 }
 

@@ -2,40 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
-
 #include "common/core/error.h"
 
 namespace aisc {
 namespace {
 
-// False if `text` is not a T from its first to its last character.
-template <class T>
-bool read_number(const std::string& text, T& number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end;
-}
-
 double gib(double bytes) { return bytes / (1 << 30); }
 
 }  // namespace
-
-std::int64_t whole_number(const std::string& flag, const std::string& text, std::int64_t least,
-                          std::int64_t most) {
-  std::int64_t number = 0;
-  if (!read_number(text, number) || number < least || number > most)
-    fail(fmt::format("{} {}: expected a whole number from {} to {}", flag, text, least, most));
-  return number;
-}
-
-double real_number(const std::string& flag, const std::string& text) {
-  double number = 0;
-  if (!read_number(text, number) || !std::isfinite(number))
-    fail(fmt::format("{} {}: expected a number such as 0.5 or 1e-3", flag, text));
-  return number;
-}
 
 void require_memory(const MemoryRequest& request, std::int64_t available) {
   const TrainConfig& config = request.config;

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "app/limits.h"
 #include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
+#include "common/core/system/command_line.h"
 #include "common/core/system/machine.h"
 
 namespace aisc {

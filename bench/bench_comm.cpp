@@ -3,7 +3,6 @@
 // describes; or measures how much of an all_reduce hides behind computation.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -120,54 +119,47 @@ nlohmann::ordered_json overlap(const Flags& flags) {
   return {{"ranks", kRanks}, {"bytes", bytes}, {"cores", available_cores()}, {"rows", table}};
 }
 
-void add_flags(CLI::App& app, Flags& flags) {
+void add_flags(CommandLine& line, Flags& flags) {
   flags.bench.ranks = {2, 4, 8};
   flags.bench.min_bytes = "8B";
   flags.bench.max_bytes = "64MiB";
   for (const CommOp op : kBenchOperations) flags.bench.operations.emplace_back(name_of(op));
-  add_bench_flags(app, flags.bench);
-  CLI::Option *seconds = app.get_option("--seconds"), *backends = app.get_option("--backends");
-  CLI::Option* check = app.add_flag(
-      "--check", flags.check, "also this library on MPI with the calls of all ranks compared");
-  CLI::Option* emulate =
-      app.add_flag("--emulate", flags.emulate, "in virtual time, on the network of the flags below")
-          ->excludes(seconds)
-          ->excludes(backends)
-          ->excludes(check);
-  app.add_flag("--overlap", flags.overlap,
-               "instead: how much of an all_reduce of --max-bytes between 2 processes hides behind "
-               "computation")
-      ->excludes(emulate)
-      ->excludes(seconds)
-      ->excludes(backends)
-      ->excludes(check);
-  const auto add = [&](const char* name, auto& value, const char* text) {
-    return app.add_option(name, value, text)->needs(emulate)->capture_default_str();
-  };
-  add("--alpha", flags.alpha, "latency of a message");
-  add("--beta", flags.beta, "bytes that pass a link");
-  add("--gamma", flags.gamma, "bytes that a rank adds up; not given: adding takes no time");
-  add("--nodes", flags.nodes, "that the ranks are spread over")->check(CLI::Range(1, 8192));
-  add("--cards", flags.cards, "of each node, which its ranks share")->check(CLI::Range(1, 8192));
-  add("--card-alpha", flags.card_alpha, "latency between nodes");
-  add("--card-beta", flags.card_beta, "bytes that pass a card");
-  add("--pace", flags.pace, "to watch it: wall seconds that each virtual second takes")
-      ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--trace", flags.trace,
-                 "of --emulate or --overlap: write what each rank did when (chrome://tracing, "
-                 "Perfetto)");
+  add_bench_flags(line, flags.bench);
+  line.given("--check", flags.check,
+             "also this library on MPI with the calls of all ranks compared");
+  line.given("--emulate", flags.emulate, "in virtual time, on the network of the flags below");
+  line.excludes("--emulate", {"--seconds", "--backends", "--check"});
+  line.given("--overlap", flags.overlap,
+             "instead: how much of an all_reduce of --max-bytes between 2 processes hides behind "
+             "computation");
+  line.excludes("--overlap", {"--emulate", "--seconds", "--backends", "--check"});
+  line.text("--alpha", flags.alpha, "latency of a message");
+  line.text("--beta", flags.beta, "bytes that pass a link");
+  line.text("--gamma", flags.gamma, "bytes that a rank adds up; not given: adding takes no time");
+  line.number("--nodes", flags.nodes, 1, 8192, "that the ranks are spread over");
+  line.number("--cards", flags.cards, 1, 8192, "of each node, which its ranks share");
+  line.text("--card-alpha", flags.card_alpha, "latency between nodes");
+  line.text("--card-beta", flags.card_beta, "bytes that pass a card");
+  line.number("--pace", flags.pace, 0, 1e6,
+              "to watch it: wall seconds that each virtual second takes");
+  for (const char* flag : {"--alpha", "--beta", "--gamma", "--nodes", "--cards", "--card-alpha",
+                           "--card-beta", "--pace"})
+    line.needs(flag, "--emulate");
+  line.text("--trace", flags.trace,
+            "of --emulate or --overlap: write what each rank did when (chrome://tracing, "
+            "Perfetto)");
 }
 
 }  // namespace
 }  // namespace aisc
 
 int main(int argc, char** argv) try {
-  CLI::App app(
+  aisc::Flags flags;
+  aisc::CommandLine line(
       "Measures collectives between threads and between processes, against a bare loop over shared "
       "memory and MPI.");
-  aisc::Flags flags;
-  aisc::add_flags(app, flags);
-  CLI11_PARSE(app, argc, argv);
+  aisc::add_flags(line, flags);
+  if (const auto status = line.parse(argc, argv)) return *status;
   const std::vector<aisc::CommCase> all = aisc::cases_of(flags.bench);
   if (!flags.trace.empty() && !flags.emulate && !flags.overlap)
     aisc::fail("--trace requires --emulate or --overlap");

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 
@@ -39,30 +38,19 @@ void check_memory(const std::vector<CommCase>& all) {
 
 }  // namespace
 
-void add_bench_flags(CLI::App& app, BenchFlags& flags) {
+void add_bench_flags(CommandLine& line, BenchFlags& flags) {
   std::vector<std::string> operations;
   for (const CommOp op : kBenchOperations) operations.emplace_back(name_of(op));
-  app.add_option("--operations", flags.operations, "which")
-      ->check(CLI::IsMember(operations))
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--ranks", flags.ranks, "how many")
-      ->check(CLI::Range(2, 8192))
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--min-bytes", flags.min_bytes, "of a rank's largest buffer: 8, 1KiB, 64MiB")
-      ->capture_default_str();
-  app.add_option("--max-bytes", flags.max_bytes, "likewise")->capture_default_str();
-  app.add_option("--json", flags.json, "also write the rows to this file");
-  app.add_option("--seconds", flags.seconds, "about how long to measure")
-      ->check(CLI::Range(0.0, 86400.0))
-      ->capture_default_str();
-  app.add_option("--backends", flags.backends,
-                 "what to measure: this library on threads and on MPI's processes, loops by hand, "
-                 "MPI itself")
-      ->check(CLI::IsMember(flags.backends))
-      ->delimiter(',')
-      ->capture_default_str();
+  line.texts("--operations", flags.operations, "which", operations);
+  line.numbers("--ranks", flags.ranks, 2, 8192, "how many");
+  line.text("--min-bytes", flags.min_bytes, "of a rank's largest buffer: 8, 1KiB, 64MiB");
+  line.text("--max-bytes", flags.max_bytes, "likewise");
+  line.text("--json", flags.json, "also write the rows to this file");
+  line.number("--seconds", flags.seconds, 0, 86400, "about how long to measure");
+  line.texts("--backends", flags.backends,
+             "what to measure: this library on threads and on MPI's processes, loops by hand, "
+             "MPI itself",
+             flags.backends);
 }
 
 std::vector<CommCase> cases_of(const BenchFlags& flags) {

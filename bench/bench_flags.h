@@ -6,10 +6,7 @@
 #include <vector>
 
 #include "bench/comm_case.h"
-
-namespace CLI {
-class App;
-}
+#include "common/core/system/command_line.h"
 
 namespace aisc {
 
@@ -24,7 +21,7 @@ struct BenchFlags {
 
 // --operations, --ranks, --min-bytes, --max-bytes, --json, --seconds, --backends. What stands in
 // `flags` is the default; backends are those that there are.
-void add_bench_flags(CLI::App& app, BenchFlags& flags);
+void add_bench_flags(CommandLine& line, BenchFlags& flags);
 
 // The cases, grouped by ranks. Throws Error naming the flag that makes no sense, or where their
 // buffers would not fit into this machine's memory.

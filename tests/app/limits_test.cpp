@@ -1,4 +1,4 @@
-// Numbers of a command line, and what a run needs before it begins.
+// What a run needs before it begins.
 #include "app/limits.h"
 
 #include <gtest/gtest.h>
@@ -11,28 +11,6 @@
 
 namespace aisc {
 namespace {
-
-TEST(WholeNumber, IsReadInDecimalAndInItsRange) {
-  EXPECT_EQ(whole_number("--steps", "12", 1, 1000), 12);
-  EXPECT_EQ(whole_number("--steps", "010", 1, 1000), 10) << "not in the base 8";
-  EXPECT_EQ(whole_number("--x", "-5", -5, 5), -5);
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(whole_number("--seed", "9223372036854775807", 0, kMost), kMost);
-  for (const char* text : {"", "0", "1001", "-1", "2,1e3", "1e3", "0x10", "7.0", " 7", "7 ", "+7",
-                           "seven", "9223372036854775808", "99999999999999999999999"})
-    EXPECT_TRUE(error_says([&] { whole_number("--steps", text, 1, 1000); },
-                           {"--steps " + std::string(text) + ":", "from 1 to 1000"}))
-        << text;
-}
-
-TEST(RealNumber, IsFinite) {
-  EXPECT_EQ(real_number("--clip", "0.25"), 0.25);
-  EXPECT_EQ(real_number("--clip", "-1e-3"), -1e-3);
-  for (const char* text : {"", "nan", "inf", "-inf", "1e999", "0,5", "1.5x", "half"})
-    EXPECT_TRUE(error_says([&] { real_number("--clip", text); },
-                           {"--clip " + std::string(text) + ":", "expected a number"}))
-        << text;
-}
 
 TrainConfig config_of(DType dtype, std::int64_t vocabulary) {
   TrainConfig config;

@@ -1,11 +1,10 @@
-// Processes in which something goes wrong, for tests/programs/mpi_faults_test, which starts them under
-// mpirun and looks at how they end. A line "event <seconds of the monotonic clock>" says when it
-// went wrong.
+// Processes in which something goes wrong, for tests/programs/mpi_faults_test, which starts them
+// under mpirun and looks at how they end. A line "event <seconds of the monotonic clock>" says when
+// it went wrong.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -18,6 +17,7 @@
 
 #include "common/comm/launch.h"
 #include "common/core/error.h"
+#include "common/core/system/command_line.h"
 
 namespace aisc {
 namespace {
@@ -118,19 +118,19 @@ const std::map<std::string, Part>& scenarios() {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Processes in which something goes wrong."};
   std::string scenario, token;
   LaunchOptions options{.ranks = 0, .bind = false};
   bool unchecked = false, network = false;
   std::vector<std::string> names;
   for (const auto& [name, part] : scenarios()) names.push_back(name);
-  app.add_option("scenario", scenario)->required()->check(CLI::IsMember(names));
-  app.add_option("--ranks", options.ranks);
-  app.add_option("--timeout", options.timeout_seconds);
-  app.add_flag("--unchecked", unchecked);
-  app.add_flag("--network", network, "virtual time");
-  app.add_option("--token", token, "unused: tells processes of this run from others");
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line("Processes in which something goes wrong.");
+  line.required("scenario", scenario, "what goes wrong", names);
+  line.number("--ranks", options.ranks, 0, 100, "as threads");
+  line.number("--timeout", options.timeout_seconds, 0, 1000, "seconds");
+  line.given("--unchecked", unchecked, "calls are not compared");
+  line.given("--network", network, "virtual time");
+  line.text("--token", token, "unused: tells processes of this run from others");
+  if (const auto status = line.parse(argc, argv)) return *status;
   options.check_calls = !unchecked;
   if (network) options.network = Network{};
 
