@@ -52,17 +52,6 @@ struct RankThread {
   pthread_t thread;
 };
 
-// Cores that this process may use, in order.
-std::vector<int> cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> list;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return list;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &set)) list.push_back(core);
-  return list;
-}
-
 // Binds the calling thread to `count` of `all` from `first` on; a system that refuses is none the
 // worse for it.
 void bind(const std::vector<int>& all, std::size_t first, std::size_t count) {
@@ -97,12 +86,22 @@ std::string what_of(const std::exception_ptr& exception) {
 }
 
 void use_cores(const Run& run, int rank) {
-  const std::vector<int> all = cores();
+  const std::vector<int> all = usable_cores();
   const auto ranks = static_cast<std::size_t>(run.options.ranks);
   const std::size_t share = std::max<std::size_t>(1, all.size() / ranks);
-  omp_set_num_threads(static_cast<int>(share));
-  if (run.options.bind && ranks > 1 && ranks <= all.size() && !run.options.network)
+  const auto threads = static_cast<int>(share);
+  omp_set_num_threads(threads);
+  const bool has_cores = ranks <= all.size() && !run.options.network;
+  if (run.options.bind && ranks > 1 && has_cores)
     bind(all, static_cast<std::size_t>(rank) * share, share);
+  // Where the environment binds threads, OpenMP would put the teams of all ranks on the same cores,
+  // from the first on: each has taken its place once, and then moves to its rank's cores for good.
+  if (omp_get_proc_bind() == omp_proc_bind_false) return;
+#pragma omp parallel num_threads(threads)
+  if (has_cores)
+    bind(all, static_cast<std::size_t>(rank) * share, share);
+  else
+    bind(all, 0, all.size());
 }
 
 void run_rank(Run& run, int rank) {

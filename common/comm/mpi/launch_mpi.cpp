@@ -9,6 +9,7 @@
 #include "common/comm/backend/launch_processes.h"
 #include "common/comm/mpi/mpi_communicator.h"
 #include "common/core/error.h"
+#include "common/core/system/machine.h"
 
 namespace aisc {
 namespace {
@@ -35,6 +36,11 @@ void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& opt
   omp_set_num_threads(board.share_of_cores());
   if (const auto cores = board.own_cores(); cores && options.bind)
     pthread_setaffinity_np(pthread_self(), sizeof *cores, &*cores);
+  else if (omp_get_proc_bind() != omp_proc_bind_false)
+    // Where the environment has OpenMP bind threads, it has bound every process's first thread to
+    // the same core. (The teams of ranks with several threads it still puts side by side on the
+    // same cores: a launcher that binds processes serves them better.)
+    Cores(usable_cores()).release();
   const std::unique_ptr<Device> device = make_device(options.device, board.rank_on_node());
   Clock clock = Clock::wall(world->watchdog.origin());
   Trace trace(clock, world->rank());

@@ -88,17 +88,17 @@ double bf16_dot_products(std::int64_t) { return 0; }
 #endif
 
 // Binds the threads of parallel regions of `threads` threads to a core each, as long as it lives,
-// if the caller may use as many cores; else they stay where they are.
+// if there are as many from number `first` on; else they stay where they are.
 class Bound {
  public:
-  explicit Bound(int threads) : before_(static_cast<std::size_t>(threads)) {
-    const Cores cores;
-    if (cores.count() < threads) before_.clear();
+  explicit Bound(int threads, int first = 0) : before_(static_cast<std::size_t>(threads)) {
+    const Cores cores(usable_cores());
+    if (cores.count() < first + threads) before_.clear();
 #pragma omp parallel num_threads(threads)
     if (!before_.empty()) {
       const int thread = omp_get_thread_num();
       before_[static_cast<std::size_t>(thread)] = Cores();
-      cores.bind(thread);
+      cores.bind(first + thread);
     }
   }
   ~Bound() {
@@ -114,31 +114,34 @@ class Bound {
   std::vector<Cores> before_;  // where each thread could run
 };
 
-// FLOP/s of `work`, which returns how many it did for a number of rounds, on all threads at once.
-// Best of `trials`: whatever else runs on the machine can only make it slower.
+// What `work`, which returns how many FLOPs it did for a number of rounds, does on all threads at
+// once. The slowest counts.
 template <class Work>
-double best_rate(Work work, int threads, std::int64_t rounds, int trials) {
-  const Bound bound(threads);
-  double best = 0;
-  for (int trial = 0; trial < trials; ++trial) {
-    double flops = 0, begin = 0;
+PeakSlice slice_of(Work work, int threads, std::int64_t rounds) {
+  double flops = 0, begin = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : flops)
-    {
+  {
 #pragma omp barrier
 #pragma omp master
-      begin = seconds_now();
-      flops += work(rounds);
-    }
-    best = std::max(best, flops / (seconds_now() - begin));
+    begin = seconds_now();
+    flops += work(rounds);
   }
-  return best;
+  const double seconds = seconds_now() - begin;
+  return {flops / seconds, seconds};
 }
 
-double peak_flops(DType dtype, int threads, std::int64_t rounds, int trials) {
-  if (dtype == DType::F64) return best_rate(multiply_adds<double>, threads, rounds, trials);
-  if (dtype == DType::BF16 && has_bf16_dot())
-    return best_rate(bf16_dot_products, threads, rounds, trials);
-  return best_rate(multiply_adds<float>, threads, rounds, trials);
+PeakSlice slice_in(DType dtype, int threads, std::int64_t rounds) {
+  if (dtype == DType::F64) return slice_of(multiply_adds<double>, threads, rounds);
+  if (dtype == DType::BF16 && has_bf16_dot()) return slice_of(bf16_dot_products, threads, rounds);
+  return slice_of(multiply_adds<float>, threads, rounds);
+}
+
+// Best of a few short ones on one thread: enough to compare two instructions.
+double short_peak(DType dtype) {
+  const Bound bound(1);
+  PeakEstimate peak;
+  for (int trial = 0; trial < 3; ++trial) peak.add(slice_in(dtype, 1, 200'000));
+  return peak.flops();
 }
 
 // Best bytes/s of several passes of `pass` over vectors of 2^26 floats.
@@ -167,11 +170,22 @@ double bandwidth(int vectors, double bytes_per_element, int threads, Pass pass) 
 
 }  // namespace
 
+std::vector<int> usable_cores() {
+  std::vector<int> ids;
+  const int places = omp_get_proc_bind() == omp_proc_bind_false ? 0 : omp_get_num_places();
+  for (int place = 0; place < places; ++place) {
+    const auto begin = ids.size();
+    ids.resize(begin + static_cast<std::size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, ids.data() + begin);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids.empty() ? Cores().ids() : ids;
+}
+
 int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1, omp_get_num_procs());
-  return std::max(1, CPU_COUNT(&set));
+  const auto count = static_cast<int>(usable_cores().size());
+  return count > 0 ? count : std::max(1, omp_get_num_procs());
 }
 
 Cores::Cores() {
@@ -214,13 +228,17 @@ double measure_clock_hz() {
   return best;
 }
 
-double measure_peak_flops(DType dtype, int threads) {
-  return peak_flops(dtype, threads, 3'000'000, 5);
+PeakSlice measure_peak_slice(DType dtype, int threads, int first_core) {
+  const Bound bound(threads, first_core);
+  return slice_in(dtype, threads, 3'000'000);
 }
 
-double measure_product_peak(DType dtype, int threads) {
-  const double peak = measure_peak_flops(dtype, threads);
-  return dtype == DType::BF16 ? std::max(peak, measure_peak_flops(DType::F32, threads)) : peak;
+double measure_peak_flops(DType dtype, int threads) {
+  return settled_peak([&] { return measure_peak_slice(dtype, threads); }).flops();
+}
+
+DType product_arithmetic(DType dtype) {
+  return dtype == DType::BF16 && !bf16_dot_is_fast() ? DType::F32 : dtype;
 }
 
 double measure_read_bandwidth(int threads) {
@@ -247,8 +265,7 @@ double measure_triad_bandwidth(int threads) {
 
 bool bf16_dot_is_fast() {
   if (!has_bf16_dot()) return false;
-  constexpr std::int64_t kRounds = 200'000;
-  return peak_flops(DType::BF16, 1, kRounds, 3) > peak_flops(DType::F32, 1, kRounds, 3);
+  return short_peak(DType::BF16) > short_peak(DType::F32);
 }
 
 }  // namespace aisc

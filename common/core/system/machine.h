@@ -4,22 +4,29 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/device.h"
 #include "common/core/dtype.h"
+#include "common/core/system/peak.h"
 
 namespace aisc {
 
-// Cores that this process may run on (its affinity mask), not those that the machine has.
+// Cores that this process may run on, not those that the machine has: the calling thread's affinity
+// mask, or all of OpenMP's places where the environment has it bind threads to them (OMP_PROC_BIND,
+// OMP_PLACES): it then has bound the first thread to one of them before main().
 int available_cores();
+std::vector<int> usable_cores();  // their numbers; empty where the system does not tell
 
-// The cores that the calling thread may run on now, for threads that measure: a system may leave
-// two busy threads on one core for seconds while another is idle, which makes two threads slower
-// than one.
+// Some cores, by default those that the calling thread may run on now, for threads that measure: a
+// system may leave two busy threads on one core for seconds while another is idle, which makes two
+// threads slower than one.
 class Cores {
  public:
   Cores();
+  explicit Cores(std::vector<int> ids) : ids_(std::move(ids)) {}
+  const std::vector<int>& ids() const { return ids_; }
   int count() const { return static_cast<int>(ids_.size()); }
   // The calling thread, number `thread` of several, stays on core `thread` mod count() until it
   // calls release(). Threads that it starts meanwhile stay there, too.
@@ -34,14 +41,18 @@ class Cores {
 // cycle. Takes about 50 ms. What is printed on a processor is rarely what it runs at.
 double measure_clock_hz();
 
-// FLOP/s of `threads` threads that do nothing but multiply-adds in registers: F64, F32, or for BF16
-// the dot-product instruction where the processor has it (else F32's rate). Takes about 0.1 s. Here
-// and below each thread has a core of its own if the caller may use as many.
+// FLOP/s of `threads` threads that do nothing but multiply-adds in registers, for about 6 ms: F64,
+// F32, or for BF16 the dot-product instruction where the processor has it (else F32's rate). Here
+// and below each thread has a core of its own if the caller may use as many: of the usable cores
+// those from number `first_core` on, so that several ranks can measure at once, each on its own.
+PeakSlice measure_peak_slice(DType dtype, int threads, int first_core = 0);
+
+// The fastest of many slices (settled_peak). Takes about 0.4 s, on a busy machine up to a few.
 double measure_peak_flops(DType dtype, int threads);
 
-// What the utilisation of a run in `dtype` is measured against: its peak, or F32's where BF16
+// The arithmetic whose peak a run in `dtype` is measured against: its own, or F32's where BF16
 // products are better done in F32 (see bf16_dot_is_fast).
-double measure_product_peak(DType dtype, int threads);
+DType product_arithmetic(DType dtype);
 
 // Bytes/s of reading 256 MiB, and of a[i] = b[i] + s * c[i] over 3 x 256 MiB (STREAM's triad, which
 // counts 12 bytes an element in F32), with `threads` threads. Best of several runs.
