@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -11,8 +10,10 @@
 
 #include "app/program.h"
 #include "common/core/median.h"
+#include "common/core/system/command_line.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
+#include "common/core/system/short_waits.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
@@ -31,14 +32,18 @@ TrainConfig config_named(const std::string& name) {
   return c;
 }
 
+// Above it the peak's slices differ by more than a step's time may be wrong by.
+constexpr double kMostSpread = 0.1;
+
 struct Measurement {
   double seconds_per_step;
+  PeakEstimate peak;                              // of a slice before each measured step
   std::map<std::string, double> seconds_by_part;  // per step
   std::int64_t cache_misses;                      // of the device in the measured steps
   Ledger ledger;
 };
 
-Measurement measure(const TrainConfig& config, int warmup, int steps) {
+Measurement measure(const TrainConfig& config, int threads, int warmup, int steps) {
   CpuDevice device;
   const auto world = make_self_communicator();
   Clock clock = Clock::wall();
@@ -52,13 +57,16 @@ Measurement measure(const TrainConfig& config, int warmup, int steps) {
   for (int i = 0; i < warmup; ++i) trainer.step(data);
   trace.reset();
   const std::int64_t misses = device.ledger().cache_misses;
+  const DType arithmetic = product_arithmetic(config.model.dtype);
+  PeakEstimate peak;
   std::vector<double> seconds;
   for (int i = 0; i < steps; ++i) {
+    peak.add(measure_peak_slice(arithmetic, threads));
     const double begin = clock.now();
     trainer.step(data);
     seconds.push_back(clock.now() - begin);
   }
-  Measurement m{median(seconds), trace.seconds_by_part(), 0, device.ledger()};
+  Measurement m{median(seconds), peak, trace.seconds_by_part(), 0, device.ledger()};
   m.cache_misses = m.ledger.cache_misses - misses;
   for (auto& [part, total] : m.seconds_by_part) total /= steps;
   return m;
@@ -69,14 +77,18 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   TrainConfig config = config_named(name);
   config.model.dtype = config.gradient_dtype = parse_dtype(precision);
   const DType dtype = config.model.dtype;
-  // The peak is measured before and after, since a shared machine's speed drifts; the higher
-  // counts.
-  double peak = measure_product_peak(dtype, threads);
-  const Measurement m = measure(config, 3, steps);
-  peak = std::max(peak, measure_product_peak(dtype, threads));
+  // A shared machine's speed drifts: the peak is measured before and between the steps, and the
+  // highest counts. How far the middle one of those between stays below it says how disturbed the
+  // machine was while the steps were measured.
+  const double before = measure_peak_flops(product_arithmetic(dtype), threads);
+  const Measurement m = measure(config, threads, 3, steps);
+  const double peak = std::max(before, m.peak.flops());
+  const double spread = m.peak.spread_below(peak);
   const auto tokens = static_cast<double>(config.batch * config.model.context);
   const double dot = dtype == DType::BF16 ? measure_peak_flops(dtype, threads) : 0;
   const double flops = tokens * config.model.flops_per_token(config.model.context);
+  const double mfu = flops / m.seconds_per_step / peak;
+  const bool is_share = spread <= kMostSpread && mfu <= 1;
   nlohmann::ordered_json share;
   double traced = 0;
   std::vector<std::pair<double, std::string>> parts;
@@ -93,7 +105,8 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
                              {"tokens_per_second", tokens / m.seconds_per_step},
                              {"model_flops_per_step", flops},
                              {"peak_flops", peak},
-                             {"mfu", flops / m.seconds_per_step / peak},
+                             {"peak_spread", spread},
+                             {"mfu", is_share ? nlohmann::ordered_json(mfu) : nullptr},
                              {"share_by_part", share},
                              {"cache_misses_after_warmup", m.cache_misses},
                              {"peak_bytes", m.ledger.total.peak_bytes}};
@@ -112,47 +125,50 @@ void print(const nlohmann::ordered_json& r) {
   if (r.contains("bf16_dot_flops"))
     fmt::print("  {:<22}{:>10.0f} GFLOP/s\n", "BF16 dot products",
                r["bf16_dot_flops"].get<double>() / 1e9);
-  fmt::print("  {:<22}{:>10.3f}\n", "model FLOP utilisation", r["mfu"].get<double>());
+  fmt::print("  {:<22}{:>10.1f} % from the highest to the middle one, between steps\n",
+             "  its slices' spread", 100 * r["peak_spread"].get<double>());
+  if (r["mfu"].is_number())
+    fmt::print("  {:<22}{:>10.3f}\n", "model FLOP utilisation", r["mfu"].get<double>());
+  else
+    fmt::print("  {:<22}{:>10} the machine was disturbed; no number (spread above {:.0f} %)\n",
+               "model FLOP utilisation", "-", 100 * kMostSpread);
   fmt::print("  {:<22}{:>10.2f} GiB\n", "peak memory", r["peak_bytes"].get<double>() / (1 << 30));
   for (const auto& [part, share] : r["share_by_part"].items())
     fmt::print("    {:<20}{:>9.1f} %\n", part, 100 * share.get<double>());
 }
 
-}  // namespace
-}  // namespace aisc
-
-static int run(int argc, char** argv) {
-  CLI::App app("Measures training steps of a GPT with random weights on this machine.");
+int run(int argc, char** argv) {
+  CommandLine line("Measures training steps of a GPT with random weights on this machine.");
   std::vector<std::string> configs, precisions;
   std::string json;
   int steps = 7, threads = 0;
-  app.add_option("--config", configs,
-                 "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 "
-                 "V256 B8 T256); default: both")
-      ->check(CLI::IsMember({"gpt2-124m", "char-10m"}));
-  app.add_option("--precision", precisions, "f32, bf16; default: both")
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--steps", steps, "measured steps, after 3 of warm-up")
-      ->capture_default_str()
-      ->check(CLI::Range(5, 1000));
-  app.add_option("--threads", threads, "0: all cores")
-      ->check(CLI::Range(0, std::max(64, 4 * aisc::available_cores())));
-  app.add_option("--json", json, "also write the rows to this file");
-  CLI11_PARSE(app, argc, argv);
+  line.texts("--config", configs,
+             "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 V256 B8 T256); default: "
+             "both",
+             {"gpt2-124m", "char-10m"});
+  line.texts("--precision", precisions, "default: both", {"f32", "bf16"});
+  line.number("--steps", steps, 5, 1000, "measured steps, after 3 of warm-up");
+  line.number("--threads", threads, 0, std::max(64, 4 * available_cores()), "0: all cores");
+  line.text("--json", json, "also write the rows to this file");
+  if (const auto status = line.parse(argc, argv)) return *status;
   if (configs.empty()) configs = {"gpt2-124m", "char-10m"};
   if (precisions.empty()) precisions = {"f32", "bf16"};
-  if (threads == 0) threads = aisc::available_cores();
+  if (threads == 0) threads = available_cores();
   omp_set_num_threads(threads);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const std::string& config : configs)
     for (const std::string& precision : precisions) {
-      rows.push_back(aisc::benchmark(config, precision, threads, steps));
-      aisc::print(rows.back());
+      rows.push_back(benchmark(config, precision, threads, steps));
+      print(rows.back());
     }
-  if (!json.empty()) aisc::write_file(json, rows.dump(2) + "\n");
+  if (!json.empty()) write_file(json, rows.dump(2) + "\n");
   return 0;
 }
 
+}  // namespace
+}  // namespace aisc
+
 int main(int argc, char** argv) {
-  return aisc::run_program("bench_gpt", [&] { return run(argc, argv); });
+  aisc::begin_with_short_waits(argv);
+  return aisc::run_program("bench_gpt", [&] { return aisc::run(argc, argv); });
 }

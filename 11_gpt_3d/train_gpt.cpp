@@ -22,7 +22,7 @@
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/memory.h"
-#include "common/ops/product_rate.h"
+#include "common/core/system/short_waits.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -163,21 +163,6 @@ void require_same_start(const Rank& rank, std::int64_t step, std::uint64_t corpu
                     corpus_hash, static_cast<std::uint64_t>(theirs[1])));
 }
 
-// What all ranks together have, measured by all at once, since they compute at once.
-void add_machine(const Rank& rank, DType dtype, RunFacts& facts) {
-  const int threads = omp_get_max_threads();
-  const std::optional<GpuFacts> gpu = gpu_facts(rank.device);
-  if (gpu) facts.device = gpu->name;
-  rank.world.barrier();
-  double sums[] = {static_cast<double>(threads), gpu ? measure_product_rate(rank.device, dtype)
-                                                     : measure_product_peak(dtype, threads)};
-  CpuDevice host;
-  const View both(sums, {2}, DType::F64, host);
-  rank.world.all_reduce(both).wait();  // comm: 16 bytes
-  facts.threads = static_cast<int>(sums[0]);
-  facts.peak_flops = sums[1];
-}
-
 // Has mpirun start this program once a rank. Returns the exit status.
 int start_ranks(int ranks, int argc, char** argv) {
   std::vector<std::string> program{std::filesystem::read_symlink("/proc/self/exe").string()};
@@ -228,8 +213,9 @@ int run_gpt(int argc, char** argv) {
   return on_ranks(options, [&](const Rank& rank) {
     require_same_start(rank, checkpoint ? checkpoint->step : 0, dataset.hash());
     RunFacts facts = program;
-    add_machine(rank, options.train.model.dtype, facts);
-    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts).train();
+    if (const auto gpu = gpu_facts(rank.device)) facts.device = gpu->name;
+    PeakMeter peak(rank, options.train.model.dtype);
+    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak).train();
   });
 }
 
@@ -248,5 +234,6 @@ int run(int argc, char** argv) {
 }  // namespace aisc
 
 int main(int argc, char** argv) {
+  aisc::begin_with_short_waits(argv);
   return aisc::run_program("train_gpt", [&] { return aisc::run(argc, argv); });
 }

@@ -13,7 +13,7 @@ struct ProgressLine {
   double loss;
   double validation_loss;  // the latest; NaN before the first
   double tokens_per_second;
-  double utilisation;  // model FLOP/s over the machine's peak
+  double utilisation;  // model FLOP/s over the machine's peak; above 1 no number is shown
   double seconds_left;
 };
 

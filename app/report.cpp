@@ -160,10 +160,29 @@ std::optional<double> median_of(const Json& rows, const char* key) {
   return median(std::move(values));
 }
 
+// A share of more than everything is none: the peak was disturbed when it was measured. Such shares
+// are taken out of the rows and counted. The median is that of all, so it may be no number, either.
+void sum_up_shares(Json& rows, Json& out) {
+  std::vector<double> shares;
+  int disturbed = 0;
+  for (Json& row : rows) {
+    if (!row.is_object() || !row.contains("utilisation")) continue;
+    shares.push_back(number(row, "utilisation"));
+    if (shares.back() <= 1) continue;
+    shares.back() = std::numeric_limits<double>::infinity();
+    row.erase("utilisation");
+    ++disturbed;
+  }
+  if (disturbed > 0) out["disturbed_count"] = disturbed;
+  if (!shares.empty() && std::isfinite(median(shares)))
+    out["median"]["utilisation"] = median(shares);
+}
+
 // What the page says about the run as a whole, from all rows. Their peaks are taken out of them.
 Json summary(Json& rows) {
   Json out{{"row_count", rows.size()}};
-  for (const char* key : {"tokens_per_second", "utilisation", "seconds"})
+  sum_up_shares(rows, out);
+  for (const char* key : {"tokens_per_second", "seconds"})
     if (const auto m = median_of(rows, key)) out["median"][key] = *m;
   for (Json& row : rows) {
     const double seconds = number(row, "seconds");

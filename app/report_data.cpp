@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -35,12 +36,29 @@ Json memory_of(const std::vector<TraceEvent>& events) {
   return memory;
 }
 
+// The rows, each with the highest peak that was seen by the process that took its step: a peak that
+// rises while a run goes on was there from the beginning. A run that was resumed may have had fewer
+// threads, or another machine, before.
+std::vector<StepRow> with_final_peaks(const RunLog& log) {
+  std::set<std::int64_t> ends;  // the last steps of earlier processes
+  for (const Note& note : log.notes())
+    if (note.kind == "event" && note.text.starts_with("resumed")) ends.insert(note.step);
+  std::vector<StepRow> rows = log.rows();
+  double peak = 0;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (ends.contains(row->step)) peak = 0;
+    peak = std::max(peak, row->peak_flops);
+    row->peak_flops = peak;
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string report_data(const RunFacts& facts, const std::string& status, const RunLog& log,
                         const Trace& trace) {
   Json rows = Json::array(), samples = Json::array(), events = Json::array();
-  for (const StepRow& row : log.rows()) rows.push_back(Json::parse(to_json(row)));
+  for (const StepRow& row : with_final_peaks(log)) rows.push_back(Json::parse(to_json(row)));
   for (const Note& note : log.notes())
     (note.kind == "sample" ? samples : events)
         .push_back({{"step", note.step}, {"text", note.text}});

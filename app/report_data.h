@@ -1,4 +1,5 @@
-// The data that the report of a run shows (report.h), gathered from what the run wrote down.
+// The data that the report of a run shows (report.h), gathered from what the run wrote down. Shares
+// of the peak are those of the highest one that was measured until then.
 #pragma once
 
 #include <string>

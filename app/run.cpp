@@ -21,6 +21,9 @@
 namespace aisc {
 namespace {
 
+// A slice of 6 ms: too little to be noticed.
+constexpr double kSecondsBetweenPeaks = 30;
+
 // A line for the person who waits, at once even where the output is a pipe.
 void say(const std::string& line) {
   fmt::print("{}\n", line);
@@ -81,7 +84,7 @@ StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& to
 }
 
 Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
-         const Checkpoint* resumed, const RunFacts& facts)
+         const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak)
     : rank_(rank),
       options_(options),
       dataset_(dataset),
@@ -89,7 +92,10 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
       sampler_(dataset.training(), options.train.model.context, options.train.seed),
       validation_(validation_batches(rank, options, dataset.validation())),
       state_{.config = options.to_json(), .command = facts.command, .corpus_hash = dataset.hash()},
-      facts_(facts) {
+      facts_(facts),
+      peak_(peak),
+      peak_seconds_(rank.clock.now()) {
+  facts_.threads = peak.threads();
   if (resumed) {
     take_up(*resumed);
   } else if (!options.init.empty()) {
@@ -174,7 +180,8 @@ StepRow Run::one_step() {
               .gradient_norm = report.gradient_norm,
               .seconds = seconds,
               .tokens_per_second = tokens / seconds,
-              .utilisation = trainer_.flops_per_step() / seconds / facts_.peak_flops};
+              .flops_per_second = trainer_.flops_per_step() / seconds,
+              .peak_flops = peak_.flops()};
   const Ledger ledger = rank_.device.ledger();
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
   row.peak_bytes[kPurposeCount] = ledger.total.peak_bytes;
@@ -193,6 +200,7 @@ void Run::add_sample(std::int64_t step) {
 
 void Run::write_results(const std::string& status) {
   const double begin = rank_.clock.now();
+  facts_.peak_flops = peak_.flops();
   std::vector<LossPoint> training, validation;
   for (const StepRow& row : log_->rows()) {
     training.push_back({row.step, row.loss});
@@ -216,13 +224,16 @@ bool Run::is_due(std::int64_t interval) const {
 }
 
 // Ctrl-C comes at any moment, and ranks are at different places then: whether it came before the
-// end of this step is what rank 0 says.
-bool Run::is_interrupted() const {
-  std::uint8_t asked = interrupt_ && interrupt_->requested() ? 1 : 0;
+// end of this step is what rank 0 says; and so is whether it is time to look at the peak again.
+Run::Asked Run::asked() {
+  std::uint8_t asked[] = {
+      interrupt_ && interrupt_->requested() ? std::uint8_t{1} : std::uint8_t{0},
+      rank_.clock.now() - peak_seconds_ > kSecondsBetweenPeaks ? std::uint8_t{1} : std::uint8_t{0}};
   CpuDevice host;
-  const View word(&asked, {1}, DType::U8, host);
-  rank_.world.broadcast(word, 0).wait();  // comm: 1 byte a step: all stop after the same one
-  return asked != 0;
+  const View words(asked, {2}, DType::U8, host);
+  rank_.world.broadcast(words, 0)
+      .wait();  // comm: 2 bytes a step: all do the same after the same one
+  return {asked[0] != 0, asked[1] != 0};
 }
 
 void Run::loop(Progress& progress) {
@@ -235,7 +246,12 @@ void Run::loop(Progress& progress) {
     rank_.trace.record(before >= 1 && before <= options_.trace_steps);
     StepRow row = one_step();
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
-    last = row.step == steps || is_interrupted();
+    const Asked now = asked();
+    last = row.step == steps || now.to_stop;
+    if (now.to_measure) {
+      peak_.measure_again();
+      peak_seconds_ = rank_.clock.now();
+    }
     if (last || is_due(options_.eval_interval))
       row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
     if (!is_first_rank()) continue;
@@ -248,7 +264,7 @@ void Run::loop(Progress& progress) {
     const double elapsed = rank_.clock.now() - begin;
     const auto taken = static_cast<double>(row.step - first);
     progress.show({row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed,
-                   row.utilisation, elapsed / taken * static_cast<double>(steps - row.step)},
+                   row.utilisation(), elapsed / taken * static_cast<double>(steps - row.step)},
                   elapsed);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "app/interrupt.h"
 #include "app/options.h"
+#include "app/peak_meter.h"
 #include "app/progress.h"
 #include "app/report_data.h"
 #include "app/run_checkpoint.h"
@@ -18,11 +19,10 @@ namespace aisc {
 class Run {
  public:
   // Makes and locks the folder of a new run, or goes on in that of `resumed`, which the caller has
-  // locked. All references must outlive the run. Of `facts` command, cores, threads, device and
-  // peak_flops are used. Throws Error: weights, checkpoint, corpus or folder that do not fit the
-  // options.
+  // locked. All references must outlive the run. Of `facts` command, cores and device are used.
+  // Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
   Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-      const RunFacts& facts);
+      const RunFacts& facts, PeakMeter& peak);
 
   // Trains to the last step, or until Ctrl-C; writes report, checkpoints, metrics and trace.
   // Collective. Returns the exit status: 0, or 130 after Ctrl-C.
@@ -38,7 +38,10 @@ class Run {
   void describe();
   void loop(Progress& progress);
   bool is_due(std::int64_t interval) const;
-  bool is_interrupted() const;
+  struct Asked {
+    bool to_stop, to_measure;
+  };
+  Asked asked();
   StepRow one_step();
   void add_sample(std::int64_t step);
   void save();
@@ -55,6 +58,7 @@ class Run {
   std::vector<Batch> validation_;
   RunState state_;
   RunFacts facts_;
+  PeakMeter& peak_;
   std::string folder_;
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
 
@@ -62,6 +66,7 @@ class Run {
   std::optional<RunLock> lock_;  // of a new run
   std::optional<RunLog> log_;
   std::optional<Interrupt> interrupt_;
+  double peak_seconds_ = 0;          // when the peak was last measured
   double results_seconds_ = 0;       // when the report was last written
   double results_cost_seconds_ = 0;  // and how long that took
 };

@@ -91,7 +91,11 @@ std::string to_json(const StepRow& row) {
             {"gradient_norm", row.gradient_norm},
             {"seconds", row.seconds},
             {"tokens_per_second", row.tokens_per_second},
-            {"utilisation", row.utilisation}};
+            {"flops_per_second", row.flops_per_second}};
+  if (const double utilisation = row.utilisation(); !std::isnan(utilisation)) {
+    json["peak_flops"] = row.peak_flops;
+    json["utilisation"] = utilisation <= 1 ? Json(utilisation) : Json();
+  }
   if (row.evaluated()) json["validation_loss"] = row.validation_loss;
   for (std::size_t p = 0; p < kPurposeCount; ++p)
     json["peak_bytes"][name_of(static_cast<Purpose>(p))] = row.peak_bytes[p];
@@ -108,7 +112,10 @@ StepRow step_row(const std::string& text, const std::string& name) {
   row.gradient_norm = number(json, "gradient_norm", name);
   row.seconds = number(json, "seconds", name);
   row.tokens_per_second = number(json, "tokens_per_second", name);
-  row.utilisation = number(json, "utilisation", name);
+  // Rows of earlier versions have neither.
+  if (json.contains("flops_per_second"))
+    row.flops_per_second = number(json, "flops_per_second", name);
+  if (json.contains("peak_flops")) row.peak_flops = number(json, "peak_flops", name);
   if (json.contains("validation_loss")) row.validation_loss = number(json, "validation_loss", name);
   if (!json.contains("peak_bytes")) fail(name + ": \"peak_bytes\": expected an object");
   const nlohmann::json& peaks = json["peak_bytes"];

@@ -17,10 +17,16 @@ namespace aisc {
 struct StepRow {
   std::int64_t step = 0;  // counted from 1
   double loss = 0, learning_rate = 0, gradient_norm = 0;
-  double seconds = 0, tokens_per_second = 0, utilisation = 0;         // of the step alone
+  double seconds = 0, tokens_per_second = 0, flops_per_second = 0;  // of the step alone
+  double peak_flops = 0;  // of the machine, as far as it was known then; 0: not known
   double validation_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated
   std::array<std::int64_t, kPurposeCount + 1> peak_bytes{};  // by purpose, then the total's
 
+  // Above 1 where other programs ran while the peak was measured. NaN: not known.
+  double utilisation() const {
+    return peak_flops > 0 ? flops_per_second / peak_flops
+                          : std::numeric_limits<double>::quiet_NaN();
+  }
   bool evaluated() const { return !std::isnan(validation_loss); }
 };
 
@@ -70,7 +76,8 @@ class RunLog {
   File rows_file_, notes_file_;
 };
 
-std::string to_json(const StepRow& row);                             // one line
+// One line. `utilisation` is null where it is above 1: that is no share of anything.
+std::string to_json(const StepRow& row);
 StepRow step_row(const std::string& json, const std::string& name);  // throws Error naming `name`
 
 }  // namespace aisc

@@ -70,6 +70,8 @@ function tiles() {
     const peak = number(data.machine, 'peak_flops');
     out.push(['Utilisation', format(median.utilisation, 'share'),
       isNumber(peak) ? `of ${format(peak, 'count')}FLOP/s, median` : 'of the peak, median']);
+  } else if (summary.disturbed_count > 0) {
+    out.push(['Utilisation', '–', 'peak disturbed: other programs ran while it was measured']);
   }
   const peaks = summary.peak_bytes ?? {};
   if (isNumber(peaks.total)) {
@@ -119,7 +121,9 @@ function drawSteps() {
     {zero: true, logs: true});
   stepChart('Throughput', `${unit}s per second`, 'count', one('tokens_per_second', 'throughput'),
     {zero: true});
-  stepChart('Utilisation', 'of the measured peak', 'share', one('utilisation', 'utilisation'),
+  const disturbed = number(summary, 'disturbed_count');
+  const gaps = disturbed > 0 ? `; peak disturbed in ${plural(disturbed, 'step')}` : '';
+  stepChart('Utilisation', `of the measured peak${gaps}`, 'share', one('utilisation', 'utilisation'),
     {zero: true});
 }
 

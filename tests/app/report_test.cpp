@@ -7,8 +7,11 @@
 #include <set>
 
 #include "app/report.h"
+#include "app/report_data.h"
+#include "app/run_log.h"
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
+#include "tests/support/temporary_folder.h"
 
 namespace aisc {
 namespace {
@@ -159,6 +162,43 @@ TEST(Report, SumsAreTakenFromAllRowsBeforeThinning) {
   EXPECT_EQ(summary["peak_bytes"]["activations"], 5000);
   EXPECT_EQ(summary["peak_bytes"]["parameters"], 100);
   EXPECT_FALSE(shown["rows"][0].contains("peak_bytes")) << "said once, in the summary";
+}
+
+TEST(Report, SharesAboveThePeakAreCountedAndNotShown) {
+  Json data = run_of(10, 0);
+  for (const int i : {2, 3, 4, 5}) data["rows"][i]["utilisation"] = i == 5 ? Json() : Json(1.26);
+  Json shown = data_of(data);
+  EXPECT_EQ(shown["summary"]["disturbed_count"], 4);
+  EXPECT_DOUBLE_EQ(shown["summary"]["median"]["utilisation"].get<double>(), 0.666667);
+  EXPECT_FALSE(shown["rows"][2].contains("utilisation"));
+  EXPECT_FALSE(shown["rows"][5].contains("utilisation"));
+  EXPECT_TRUE(shown["rows"][6].contains("utilisation"));
+  for (const int i : {6, 7}) data["rows"][i]["utilisation"] = 1.1;
+  shown = data_of(data);
+  EXPECT_EQ(shown["summary"]["disturbed_count"], 6);
+  EXPECT_FALSE(shown["summary"]["median"].contains("utilisation")) << "it would be above the peak";
+  EXPECT_FALSE(data_of(run_of(10, 0))["summary"].contains("disturbed_count"));
+}
+
+// A peak that rises later was there all along, but not before the run was taken up elsewhere.
+TEST(Report, SharesAreThoseOfTheHighestPeakOfTheirProcess) {
+  const TemporaryFolder folder;
+  RunLog log(folder.path());
+  const double peaks[] = {90, 80, 100, 400, 400, 500};  // 90: of a machine before the first resume
+  for (int i = 0; i < 6; ++i) {
+    if (i == 1) log.append(Note{1, "event", "resumed after step 1"});
+    if (i == 3) log.append(Note{3, "event", "resumed after step 3; threads 1 -> 4"});
+    log.append(StepRow{.step = i + 1, .flops_per_second = 88, .peak_flops = peaks[i]});
+  }
+  Clock clock = Clock::wall();
+  const RunFacts facts{.config = "{}", .peak_flops = 500};
+  const Json data = Json::parse(report_data(facts, "done", log, Trace(clock)));
+  const double expected[] = {90, 100, 100, 500, 500, 500};
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_DOUBLE_EQ(data["rows"][i]["peak_flops"].get<double>(), expected[i]);
+    EXPECT_DOUBLE_EQ(data["rows"][i]["utilisation"].get<double>(), 88 / expected[i]);
+  }
+  EXPECT_TRUE(Json::parse(to_json(log.rows()[1]))["utilisation"].is_null()) << "as it was then";
 }
 
 TEST(Report, SmoothedLossIsAMeanOverNeighboursThatStartsAtTheFirst) {

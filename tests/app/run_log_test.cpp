@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
@@ -19,7 +20,8 @@ StepRow row(std::int64_t step, double validation_loss = std::nan("")) {
             .gradient_norm = 0.1,
             .seconds = 0.05,
             .tokens_per_second = 45'000.5,
-            .utilisation = 0.5,
+            .flops_per_second = 1e9,
+            .peak_flops = 2e9,
             .validation_loss = validation_loss};
   for (std::size_t p = 0; p <= kPurposeCount; ++p)
     r.peak_bytes[p] = (std::int64_t{1} << 40) + static_cast<std::int64_t>(p);
@@ -34,8 +36,23 @@ TEST(StepRow, IsALineOfJsonAndComesBack) {
     EXPECT_EQ(to_json(back), line);
     EXPECT_EQ(back.loss, r.loss) << "every bit";
     EXPECT_EQ(back.evaluated(), r.evaluated());
+    EXPECT_EQ(back.utilisation(), 0.5);
     EXPECT_EQ(back.peak_bytes, r.peak_bytes);
   }
+}
+
+TEST(StepRow, HasNoShareOfAPeakThatIsTooLowOrNotKnown) {
+  StepRow r = row(7);
+  EXPECT_EQ(nlohmann::json::parse(to_json(r))["utilisation"], 0.5);
+  r.peak_flops = 0.9e9;
+  EXPECT_TRUE(nlohmann::json::parse(to_json(r))["utilisation"].is_null());
+  EXPECT_GT(step_row(to_json(r), "x").utilisation(), 1) << "it may become one of a higher peak";
+  // A row of an earlier version.
+  nlohmann::json old = nlohmann::json::parse(to_json(r));
+  old.erase("peak_flops");
+  old.erase("flops_per_second");
+  old["utilisation"] = 1.26;
+  EXPECT_FALSE(nlohmann::json::parse(to_json(step_row(old.dump(), "x"))).contains("utilisation"));
 }
 
 TEST(StepRow, SaysWhatALineLacks) {

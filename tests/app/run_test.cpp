@@ -110,6 +110,17 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
       "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
 }
 
+TEST(Progress, HasNoNumberForMoreThanThePeak) {
+  const auto text = [](double utilisation) {
+    return to_string({1, 100, 5.5, std::nan(""), 1000, utilisation, 99});
+  };
+  EXPECT_NE(text(1.0).find("  100 % of peak  "), std::string::npos);
+  for (const double more : {1.001, 1.26, std::nan("")}) {
+    EXPECT_NE(text(more).find("  1000 tokens/s  peak disturbed  1:39"), std::string::npos) << more;
+    EXPECT_EQ(text(more).find('%'), std::string::npos) << more;
+  }
+}
+
 TEST(Progress, ShowsTheLatestStepOfARunThatEndsEarly) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);

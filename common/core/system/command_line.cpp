@@ -134,7 +134,7 @@ void CommandLine::texts(const std::string& flag, std::vector<std::string>& value
   };
   state_->several(flag, read, help,
                   choices.empty() ? "TEXT,..." : fmt::format("{},...", fmt::join(choices, "|")),
-                  fmt::format("{}", fmt::join(values, ",")));
+                  values == choices ? "" : fmt::format("{}", fmt::join(values, ",")));
 }
 
 void CommandLine::given(const std::string& flag, bool& value, const std::string& help) {

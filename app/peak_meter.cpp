@@ -1,0 +1,82 @@
+#include "app/peak_meter.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/core/system/machine.h"
+#include "common/ops/product_rate.h"
+
+namespace aisc {
+namespace {
+
+constexpr auto kAboutASlice = std::chrono::milliseconds(8);
+
+// The same number for ranks that share their cores: one host, and the same cores of it.
+std::int64_t whose_cores() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  std::string text = host.data();
+  for (const int core : usable_cores()) text.append(" ").append(std::to_string(core));
+  return static_cast<std::int64_t>(std::hash<std::string>()(text));
+}
+
+}  // namespace
+
+PeakMeter::PeakMeter(const Rank& rank, DType dtype)
+    : rank_(rank), arithmetic_(dtype), on_gpu_(gpu_facts(rank.device).has_value()) {
+  const std::array<std::int64_t, 2> mine{whose_cores(), omp_get_max_threads()};
+  const auto ranks = static_cast<std::size_t>(rank.world.size());
+  std::vector<std::int64_t> all(2 * ranks);
+  CpuDevice host;
+  rank.world
+      .all_gather(ConstView(mine.data(), {2}, DType::I64, host),
+                  View(all.data(), {static_cast<std::int64_t>(all.size())}, DType::I64, host))
+      .wait();  // comm: 16 bytes a rank: who shares cores with whom
+  std::int64_t first = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    threads_ += static_cast<int>(all[2 * r + 1]);
+    if (r < static_cast<std::size_t>(rank.world.rank()) && all[2 * r] == mine[0])
+      first += all[2 * r + 1];
+  }
+  const std::int64_t cores = available_cores();
+  first_core_ = static_cast<int>(std::min(first, cores));
+  measuring_ = static_cast<int>(std::min(mine[1], cores - first_core_));
+  if (on_gpu_) {
+    const PeakSlice gpu{measure_product_rate(rank.device, dtype), 0};
+    double sum[] = {gpu.flops_per_second};
+    rank.world.all_reduce(View(sum, {1}, DType::F64, host)).wait();  // comm: 8 bytes
+    flops_ = sum[0];
+    return;
+  }
+  arithmetic_ = product_arithmetic(dtype);
+  flops_ = settled_peak([this] { return slice(); }).flops();
+}
+
+void PeakMeter::measure_again() {
+  if (!on_gpu_) flops_ = std::max(flops_, slice().flops_per_second);
+}
+
+// Ranks have different cores, so their rates add up, whether or not they begin at the same moment.
+PeakSlice PeakMeter::slice() const {
+  const double begin = rank_.clock.now();
+  rank_.world.barrier();  // comm: nobody computes any more where another measures
+  PeakSlice mine;
+  if (measuring_ > 0)
+    mine = measure_peak_slice(arithmetic_, measuring_, first_core_);
+  else
+    std::this_thread::sleep_for(kAboutASlice);  // and does not wait on a core that is measured
+  double sums[] = {mine.flops_per_second, rank_.clock.now() - begin};
+  CpuDevice host;
+  rank_.world.all_reduce(View(sums, {2}, DType::F64, host)).wait();  // comm: 16 bytes
+  return {sums[0], sums[1] / rank_.world.size()};
+}
+
+}  // namespace aisc
