@@ -167,6 +167,7 @@ void require_same_start(const Rank& rank, std::int64_t step, std::uint64_t corpu
 int start_ranks(int ranks, int argc, char** argv) {
   std::vector<std::string> program{std::filesystem::read_symlink("/proc/self/exe").string()};
   program.insert(program.end(), argv + 1, argv + argc);
+  Cores(usable_cores()).release();  // of the one that OpenMP may have bound this thread to
   return run_mpirun(ranks, program);
 }
 

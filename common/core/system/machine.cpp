@@ -229,8 +229,13 @@ double measure_clock_hz() {
 }
 
 PeakSlice measure_peak_slice(DType dtype, int threads, int first_core) {
-  const Bound bound(threads, first_core);
-  return slice_in(dtype, threads, 3'000'000);
+  const double begin = seconds_now();
+  PeakSlice slice;
+  {
+    const Bound bound(threads, first_core);
+    slice = slice_in(dtype, threads, 3'000'000);
+  }
+  return {slice.flops_per_second, seconds_now() - begin};
 }
 
 double measure_peak_flops(DType dtype, int threads) {

@@ -47,7 +47,7 @@ double measure_clock_hz();
 // those from number `first_core` on, so that several ranks can measure at once, each on its own.
 PeakSlice measure_peak_slice(DType dtype, int threads, int first_core = 0);
 
-// The fastest of many slices (settled_peak). Takes about 0.4 s, on a busy machine up to a few.
+// The fastest of many slices (settled_peak). Takes about 0.4 s, on a busy machine up to 1.
 double measure_peak_flops(DType dtype, int threads);
 
 // The arithmetic whose peak a run in `dtype` is measured against: its own, or F32's where BF16

@@ -11,7 +11,7 @@ namespace aisc {
 // What all cores that are measured did together in a short time.
 struct PeakSlice {
   double flops_per_second = 0;
-  double seconds = 0;
+  double seconds = 0;  // all that it took, with what had to be prepared
 };
 
 class PeakEstimate {
@@ -31,7 +31,7 @@ class PeakEstimate {
   double seconds_since_ = 0;
 };
 
-// Slices until their estimate is settled, or for 3 seconds of them. Those of the first 50 ms, in
+// Slices until their estimate is settled, or for 0.8 seconds of them. Those of the first 50 ms, in
 // which a processor raises its clock and threads start, count for nothing.
 PeakEstimate settled_peak(const std::function<PeakSlice()>& slice);
 
