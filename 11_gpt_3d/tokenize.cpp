@@ -39,9 +39,11 @@ Parsed parse_options(int argc, const char* const* argv) {
       "tokenize cuts text into tokens and leaves tokenizer.json, vocab.json, merges.txt,\n"
       "training.bin and validation.bin in a folder. The tokenizer is learnt from the training "
       "part\n"
-      "of the text, or a given one such as GPT-2's. Without --corpus it reads this course.");
+      "of the text, or a given one such as GPT-2's. Without --corpus it reads this course's "
+      "prose.");
   Options o;
-  line.text("--corpus", o.corpus, "a text file or a folder (default: this course)");
+  line.text("--corpus", o.corpus,
+            "a text file or a folder (default: this course's handouts and documents)");
   line.required("--out", o.out, "folder for the files; new or empty");
   line.number("--vocabulary", o.vocabulary, kSmallestVocabulary, kLargestVocabulary,
               "tokens to learn: bytes, merges and the end of text");
@@ -115,13 +117,13 @@ void write_folder(const std::string& out, const Tokenizer& tokenizer, TokenView 
 
 int run(const Options& options) {
   check_out(options.out);
-  const Corpus corpus = options.corpus.empty() ? read_corpus(AISC_SOURCE_DIR, course_text())
+  const Corpus corpus = options.corpus.empty() ? read_corpus(AISC_SOURCE_DIR, course_prose())
                                                : read_corpus(options.corpus);
   if (corpus.validation.empty())
     fail(fmt::format("the corpus has {} bytes, a tenth of which is for validation: too few for one",
                      corpus.training.size()));
   const Clock clock = Clock::wall();
-  fmt::print("{}: {} files\n", options.corpus.empty() ? "the course's own text" : options.corpus,
+  fmt::print("{}: {} files\n", options.corpus.empty() ? "the course's prose" : options.corpus,
              corpus.files);
   const Tokenizer tokenizer = make_tokenizer(options, corpus, clock);
   const auto training = encode(tokenizer, "training", corpus.training, clock);

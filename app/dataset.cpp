@@ -29,6 +29,12 @@ bool is_tokenized_folder(const std::string& path) {
   return !path.empty() && fs::exists(path + "/training.bin", unreadable);
 }
 
+std::string in_bytes(std::int64_t count) {
+  const auto bytes = static_cast<double>(count);
+  return count < 1'000'000 ? fmt::format("{:.0f} kB", bytes / 1e3)
+                           : fmt::format("{:.2f} MB", bytes / 1e6);
+}
+
 std::string in_millions(std::int64_t count) {
   return fmt::format("{:.2f}", static_cast<double>(count) / 1e6);
 }
@@ -56,7 +62,7 @@ Dataset Dataset::open(const DatasetOptions& options) {
   else if (file)
     dataset.take_files(options.corpus, options.validation);
   else if (options.corpus.empty())
-    dataset.take_text(read_corpus(AISC_SOURCE_DIR, course_text()));
+    dataset.take_text(read_corpus(AISC_SOURCE_DIR, course_prose()));
   else
     dataset.take_text(read_corpus(options.corpus));
   dataset.summarize();
@@ -65,9 +71,9 @@ Dataset Dataset::open(const DatasetOptions& options) {
 
 void Dataset::take_text(Corpus corpus) {
   text_ = std::move(corpus);
-  description_ = fmt::format("{} files, {} MB for training, {} MB for validation", text_.files,
-                             in_millions(std::ssize(text_.training)),
-                             in_millions(std::ssize(text_.validation)));
+  description_ = fmt::format("{} file{}, {} for training, {} for validation", text_.files,
+                             text_.files == 1 ? "" : "s", in_bytes(std::ssize(text_.training)),
+                             in_bytes(std::ssize(text_.validation)));
   training_ = text_.training;
   validation_ = text_.validation;
   if (tokenizer_->hash() == Tokenizer::bytes().hash()) return;

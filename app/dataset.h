@@ -13,7 +13,7 @@
 namespace aisc {
 
 struct DatasetOptions {
-  std::string corpus;      // see Dataset::open; empty: the course's own text
+  std::string corpus;      // see Dataset::open; empty: the course's prose
   std::string validation;  // a token file beside a corpus that is one; empty: its last tenth
   std::string tokenizer;   // "bytes", or a path as Tokenizer::read takes; empty: see open
 };
@@ -33,7 +33,8 @@ class Dataset {
   TokenView training() const { return training_; }
   TokenView validation() const { return validation_; }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // or null
-  const std::string& description() const { return description_; }  // "213 files, 1.21 MB"
+  // "20 files, 238 kB for training, 25 kB for validation"
+  const std::string& description() const { return description_; }
   // Of all tokens and of what they stand for: equal where two runs see the same.
   std::uint64_t hash() const { return hash_; }
 

@@ -20,10 +20,10 @@ struct Options {
   std::string resume;                // a run's folder, or one checkpoint of it, to go on with
   std::string from;                  // a model to generate with, instead of training
   bool allow_corpus_change = false;  // of a resumed run
-  std::int64_t checkpoint_interval = 250;  // steps between checkpoints; 0: at the end only
+  std::int64_t checkpoint_interval = 500;  // steps between checkpoints; 0: at the end only
   std::int64_t keep = 2;                   // checkpoints that stay
-  std::int64_t eval_interval = 100;  // steps between evaluations; the last step always evaluates
-  std::int64_t eval_windows = 64;    // of `context` tokens each
+  std::int64_t eval_interval = 250;  // steps between evaluations; the last step always evaluates
+  std::int64_t eval_windows = 256;   // of `context` tokens each
   std::string prompt = "\n";
   GenerateOptions sample;        // of the text at each evaluation and at the end; tokens 0: none
   std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json

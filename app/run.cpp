@@ -154,10 +154,11 @@ void Run::describe() {
   facts_.precision = name_of(model().dtype);
   facts_.prompt = options_.prompt;
   const int ranks = rank_.world.size();
-  say(fmt::format("{}; {} in {}, {}{}{} threads", facts_.title,
-                  options_.data.corpus.empty() ? "the course's own text" : options_.data.corpus,
-                  facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
-                  ranks > 1 ? fmt::format("{} ranks, ", ranks) : "", facts_.threads));
+  say(fmt::format(
+      "{}; {} in {}, {}{}{} threads", facts_.title,
+      options_.data.corpus.empty() ? "the course's handouts and documents" : options_.data.corpus,
+      facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
+      ranks > 1 ? fmt::format("{} ranks, ", ranks) : "", facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
 }
 

@@ -150,7 +150,7 @@ function(aisc_precompile target)
   target_precompile_headers(${target} REUSE_FROM aisc_test_headers)
 endfunction()
 
-# A program knows where its sources lie (AISC_SOURCE_DIR): a GPT learns the course's own text.
+# A program knows where its sources lie (AISC_SOURCE_DIR): a GPT learns the course's prose.
 function(aisc_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TEST;LIGHT;MEASURES" "" "SOURCES;LIBS")
   if(arg_UNPARSED_ARGUMENTS)

@@ -110,10 +110,8 @@ bool is_second(std::uint8_t lead, std::uint8_t byte) {
 
 }  // namespace
 
-CorpusOptions course_text() {
-  return {.names = {".md", ".h", ".cpp", ".cu", ".py", ".cmake", ".toml", ".json", ".sh", ".txt",
-                    "aisc"},
-          .largest_file_bytes = std::int64_t{1} << 20};
+CorpusOptions course_prose() {
+  return {.names = {".md"}, .largest_file_bytes = std::int64_t{1} << 20};
 }
 
 Corpus read_corpus(const std::string& path, const CorpusOptions& options) {

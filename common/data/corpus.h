@@ -16,8 +16,9 @@ struct CorpusOptions {
   std::int64_t largest_file_bytes = std::int64_t{256} << 20;  // larger files are left out
 };
 
-// The choice for the course's own tree: handouts, documents, sources and scripts.
-CorpusOptions course_text();
+// The choice for the course's own tree: its prose, which is handouts and documents. It reads as
+// English, and changes less than sources do. Code in fences and tables stay: they are a part of it.
+CorpusOptions course_prose();
 
 // A text in two parts that have no byte in common. Every tenth block of 4 KiB (blocks 9, 19, ...)
 // is for validation, so that both parts resemble the whole; of a text of less than 40 KiB it is the

@@ -88,13 +88,17 @@ TEST_F(CorpusTest, WhatIsLeftOutForItsContentsIsCounted) {
   EXPECT_EQ(corpus.skipped, 4);
 }
 
-TEST_F(CorpusTest, TheCoursesTextIsHandoutsSourcesAndScripts) {
-  for (const char* name : {"README.md", "a.cpp", "a.h", "CMakeLists.txt", "lab.toml", "plot.py"})
-    put(name, "kept\n");
-  for (const char* name : {"figure.svg", "data.csv", "LICENSE", "a.cpp.orig"}) put(name, "not\n");
-  const Corpus corpus = read_corpus(folder_.string(), course_text());
-  EXPECT_EQ(corpus.files, 6);
-  EXPECT_EQ(corpus.skipped, 4);
+TEST_F(CorpusTest, TheCoursesProseIsHandoutsAndDocuments) {
+  for (const char* name : {"01_sum/README.md", "README.md", "docs/design.md"}) put(name, "kept\n");
+  for (const char* name : {"a.cpp", "a.h", "lab.toml", "plot.py", "figure.svg", "a.md.orig"})
+    put(name, "not\n");
+  const Corpus corpus = read_corpus(folder_.string(), course_prose());
+  EXPECT_EQ(corpus.files, 3);
+  EXPECT_EQ(corpus.skipped, 6);
+  EXPECT_EQ(whole_text(corpus),
+            "// ==== 01_sum/README.md ====\nkept\n"
+            "// ==== README.md ====\nkept\n"
+            "// ==== docs/design.md ====\nkept\n");
 }
 
 TEST_F(CorpusTest, CirclesOfLinksEnd) {
