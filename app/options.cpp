@@ -25,15 +25,16 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
 constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192;
 
-// What a small model learns the course's prose with in a minute and a half on two cores.
+// What a small model learns the course's prose with in about a minute and a half on two cores.
 Options defaults() {
   Options o;
-  o.train.model = {.layers = 4, .heads = 4, .width = 128, .context = 64, .vocabulary = 0};
+  o.train.model = {.layers = 3, .heads = 4, .width = 128, .context = 64, .vocabulary = 0};
   o.train.batch = 8;  // many small steps: the text is short
-  o.train.steps = 3500;
+  o.train.steps = 4400;
   o.train.learning_rate = 3e-3;
   o.train.warmup_steps = 100;
   o.train.beta2 = 0.99;  // a small batch's squares say little
+  o.prompt = "A rank ";
   o.sample.temperature = 0.5;  // a small model's unlikely bytes are no words
   return o;
 }
@@ -319,7 +320,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
       "train_gpt trains a GPT on text and leaves report.html, config.json, metrics.jsonl, "
       "loss.svg,\n"
       "trace.json and checkpoints in the folder of the run. Without flags it learns this course's\n"
-      "own handouts and documents, byte by byte, in a minute and a half on two cores.");
+      "own handouts and documents, byte by byte, in about a minute and a half on two cores.");
   app.option_defaults()->always_capture_default()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);                    // of a flag given twice the last counts
   app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt name is an error, too
