@@ -13,6 +13,7 @@
 #   LOOPS                   has long loops over numbers: sanitizers need it optimized
 #   PRECOMPILE              many files: sanitizers compile their headers once (AISC_PRECOMPILE)
 #   READERS                 reads files: the fuzzer watches it
+#   TEST                    of tests: compiled quickly, with their headers
 # Further words of aisc_program:
 #   MEASURES                measures or shows: not built under sanitizers
 #   LIGHT                   what takes its time is in libraries: compiled quickly
@@ -68,10 +69,23 @@ function(aisc_use_packages target)
   endforeach()
 endfunction()
 
+# The heavy headers of libraries, compiled once: a third less to do from nothing. Not where warnings are
+# errors: with optimization GCC warns of what is in the standard library's headers then.
+function(aisc_precompile_library target)
+  if(NOT TARGET aisc_headers)
+    file(WRITE "${CMAKE_BINARY_DIR}/aisc_headers.cpp" "")
+    add_library(aisc_headers OBJECT "${CMAKE_BINARY_DIR}/aisc_headers.cpp")
+    target_link_libraries(aisc_headers PRIVATE aisc_settings ${AISC_PRIVATE_LIBS})
+    target_precompile_headers(aisc_headers PRIVATE <fmt/format.h> <nlohmann/json.hpp> <algorithm>
+      <atomic> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <span> <thread>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM aisc_headers)
+endfunction()
+
 # Without sources yet, it is only a name for LIBS. CLI11 takes a compiler half a minute to optimize:
 # FLAGS are not optimized, nor under sanitizers is what has no LOOPS: half the time, hardly slower.
 function(aisc_library target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "LOOPS;PRECOMPILE;READERS" ""
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LOOPS;PRECOMPILE;READERS;TEST" ""
     "SOURCES;LIBS;FLAGS;PACKAGES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${target}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
@@ -87,8 +101,15 @@ function(aisc_library target)
   target_link_libraries(${target} PUBLIC aisc_settings ${arg_LIBS} PRIVATE ${AISC_PRIVATE_LIBS})
   aisc_use_packages(${target} ${arg_PACKAGES})
   if(arg_FLAGS)
-    set_source_files_properties(${arg_FLAGS} PROPERTIES COMPILE_OPTIONS -O0)
+    set_source_files_properties(${arg_FLAGS} PROPERTIES COMPILE_OPTIONS -O0
+      SKIP_PRECOMPILE_HEADERS ON)
     target_link_libraries(${target} PRIVATE CLI11::CLI11)
+  endif()
+  if(arg_TEST)
+    target_compile_options(${target} PRIVATE -O0)
+    aisc_precompile(${target})
+  elseif(AISC_PRECOMPILE AND NOT AISC_SANITIZE AND NOT AISC_WERROR AND NOT AISC_CUDA)
+    aisc_precompile_library(${target})
   endif()
   if(AISC_SANITIZE)
     set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)  # unless a test needs it
@@ -132,8 +153,8 @@ function(aisc_floor name)
 endfunction()
 
 # The heavy headers of tests, compiled once for all test programs without optimization: half the time
-# that compiling them takes. A header that a file forgets to include is hidden by this: CI has a build
-# without. (With optimization GCC then warns of what is in the standard library's headers.)
+# that compiling them takes. A header that a file forgets to include is hidden by this: CI compiles
+# tests that changed without.
 function(aisc_precompile target)
   if(NOT AISC_PRECOMPILE)
     return()

@@ -1,4 +1,4 @@
-// Processes in which something goes wrong, for tests/programs/mpi_faults_test, which starts them
+// Processes in which something goes wrong, for tests/tools/mpi_faults_test, which starts them
 // under mpirun and looks at how they end. A line "event <seconds of the monotonic clock>" says when
 // it went wrong.
 #include <fmt/format.h>

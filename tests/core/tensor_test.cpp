@@ -38,7 +38,7 @@ TEST(Shape, OfRankZeroIsOneElement) {
 
 TEST(Shape, RefusesWhatItCannotHold) {
   EXPECT_TRUE(error_says([] { Shape({1, 2, 3, 4, 5}); }, {"at most 4", "5"}));
-  EXPECT_TRUE(error_says([] { Shape({1, -2}); }, {"not negative", "-2"}));
+  EXPECT_TRUE(error_says([] { Shape({1, -2}); }, {"an extent of -2", "0 or more"}));
   EXPECT_TRUE(error_says([] { (void)Shape({1, 2})[2]; }, {"dimension 2", "rank 2"}));
   EXPECT_TRUE(error_says([] { (void)Shape({1, 2})[-3]; }, {"dimension -3", "rank 2"}));
   EXPECT_TRUE(error_says([] { (void)Shape({1}).with(1, 3); }, {"dimension 1", "rank 1"}));
