@@ -194,8 +194,8 @@ TEST(FillLocked, LocksOnceForEachNumber) {
 
 // A thread that comes to its first unlock has drawn one number, and not yet the rest.
 TEST(FillLocked, NumbersAreDrawnUnderTheLock) {
-  // Of the time in which this test draws all: one number is nothing. The test is not optimized, what
-  // it tests may be, and draws all in a third of that time.
+  // Of the time in which this test draws all: one number is nothing. The test is not optimized,
+  // what it tests may be, and draws all in a third of that time.
   constexpr double kMost = 0.1;
   const std::int64_t n = kManyNumbers / 4;
   Numbers numbers = empty(n);
