@@ -67,6 +67,7 @@ class Build:
         self._taken = {}  # target: names
         self.scratch = self.folder / "labs"
         self.programs = programs or self.scratch
+        self._precompiled = {}  # (source, options): words that take what the source includes from there
 
     def make(self, *targets):
         """Builds targets of CMake; throws LabError with the first error."""
@@ -124,6 +125,7 @@ class Build:
         copy = folder / f"{key}.{os.getpid()}.{threading.get_ident()}.cpp"
         copy.write_text(f'#line 1 "{source}"\n{text}', encoding="utf-8")
         new, made_from = copy.with_suffix(".o"), copy.with_suffix(".d")
+        command += self._precompiled.get((str(source), tuple(options)), [])
         try:
             done, said = call(within_memory([*command, "-o", new, "-c", copy]), cwd=self.folder)
             if done and self.strict:
@@ -136,6 +138,19 @@ class Build:
             new.unlink(missing_ok=True)
             made_from.unlink(missing_ok=True)
         return out, said
+
+    def precompile_includes(self, source, options, folder):
+        """Compiles what `source` includes once, into `folder`, for texts that stand in its place and
+        are compiled with the same options: of a short text it is most of the work."""
+        header = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "included.h"
+        words = self._precompiled[str(source), tuple(options)] = []
+        lines = pathlib.Path(source).read_text(encoding="utf-8").splitlines()
+        header.write_text("".join(f"{line}\n" for line in lines if line.startswith("#include")),
+                          encoding="utf-8")
+        done, _ = call(within_memory([*self.compile_command(source), *options, "-x", "c++-header",
+                                      header, "-o", f"{header}.gch"]), cwd=self.folder)
+        if done:
+            words += ["-include", str(header)]
 
     def _looks_only_at_headers(self, made_from, copy):
         """(True, "") if a text includes nothing that is not for it: as a solution, or the files of

@@ -1,12 +1,15 @@
 """Who grades the graders: each mutant is a plausible wrong solution, and the test that it names must
 fail for it, by an assertion or with the words that it states; not by a crash or an endless loop.
 
-A mutant costs one compilation at low optimisation, one link, one test: nothing else is built anew.
+A mutant costs one compilation at low optimisation, without what its file includes, one link, one
+test: nothing else is built anew.
 """
+import collections
 import concurrent.futures
 import dataclasses
 import re
 import subprocess
+import tempfile
 import time
 
 from .build import CORES
@@ -88,7 +91,12 @@ def how_it_ended(mutant, run):
 
 def judge_all(work):
     """Verdicts of [(lab, mutant, build)], in order, as they come; a core each."""
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+    sources = collections.Counter((lab.folder / "solution" / mutant.file, build)
+                                  for lab, mutant, build in work)
+    with tempfile.TemporaryDirectory(prefix="aisc mutants ") as folder, \
+            concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        list(pool.map(lambda item: item[1].precompile_includes(item[0], OPTIONS, folder),
+                      [source for source, count in sources.items() if count > 2]))
         yield from pool.map(lambda item: judge_mutant(*item), work)
 
 
