@@ -5,7 +5,8 @@ option(AISC_NATIVE "Compile for the processor of this machine" ON)
 option(AISC_WERROR "Treat warnings as errors (CI does)" OFF)
 option(AISC_TESTS "Build the tests" ON)
 option(AISC_USE_LABS "Build everything on the student's code, NN_name/lab, in place of solutions" OFF)
-set(AISC_SHARDS 0 CACHE STRING "Processes that run the tests of a room, where they start slowly; 0: one a test")
+set(AISC_SHARDS 0 CACHE STRING
+  "Processes that run the tests of a room, and no test by itself; 0: four, and each by itself")
 set(AISC_LEFT_OUT "" CACHE STRING
   "Numbered modules that are not compiled, unless another needs them, nor tested; labs: tests of graders")
 set(precompile ON)

@@ -93,8 +93,11 @@ function(aisc_test_room room)
   endif()
 endfunction()
 
-# Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>. A skipped test is
-# reported as not run, never as passed. The binary starts its ranks itself, as threads.
+# Makes <name>_test and tells ctest each of its tests as <name>.<Suite>.<Test>, label `single`, and
+# all of them once more as <name>.1_of_4 ..., label `shard`: four processes that run a quarter each,
+# since starting a process takes longer than most tests. tools/run_tests takes the ones or the others.
+# A skipped test is reported as not run, never as passed. The binary starts its ranks itself, as
+# threads.
 # The tests of a module with exercises are labelled `solution`, and aisc_lab_tests links them once
 # more.
 function(aisc_test name)
@@ -120,15 +123,19 @@ function(aisc_test name)
   aisc_program(${target} TEST SOURCES ${arg_SOURCES} LIBS ${libs})
   set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
   aisc_needed_by_tests(${target})
+  set(shards 4)
   if(AISC_SHARDS)
-    foreach(index RANGE 1 ${AISC_SHARDS})
-      set(shard ${name}.${index}_of_${AISC_SHARDS})
-      add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
-        "--gtest_filter=${filter}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
-      math(EXPR index "${index} - 1")
-      set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${labels}" ENVIRONMENT
-        "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${AISC_SHARDS};GTEST_SHARD_INDEX=${index}")
-    endforeach()
+    set(shards ${AISC_SHARDS})
+  endif()
+  foreach(index RANGE 1 ${shards})
+    set(shard ${name}.${index}_of_${shards})
+    add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
+      "--gtest_filter=${filter}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
+    math(EXPR index "${index} - 1")
+    set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${name};shard" ENVIRONMENT
+      "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+  if(AISC_SHARDS)
     return()
   endif()
   gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
@@ -137,7 +144,7 @@ function(aisc_test name)
   # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
   set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
   file(WRITE "${file}" "foreach(case IN LISTS ${target}_cases)\n"
-    "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels}\"\n"
+    "  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"${labels};single\"\n"
     "    ENVIRONMENT \"${AISC_TEST_ENVIRONMENT}\")\nendforeach()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
 endfunction()
