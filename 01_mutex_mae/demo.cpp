@@ -16,7 +16,7 @@
 #include "01_mutex_mae/rounds.h"
 #include "01_mutex_mae/variants.h"
 #include "common/core/error.h"
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 #include "common/core/system/files.h"
 
 namespace aisc {

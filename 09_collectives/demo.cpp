@@ -17,7 +17,7 @@
 #include "common/comm/launch.h"
 #include "common/comm/simulate.h"
 #include "common/core/error.h"
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 #include "common/core/system/files.h"
 
 namespace aisc {

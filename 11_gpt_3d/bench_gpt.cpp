@@ -4,13 +4,14 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
 #include "app/program.h"
+#include "common/core/flags/command_line.h"
 #include "common/core/median.h"
-#include "common/core/system/command_line.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/short_waits.h"

@@ -11,8 +11,8 @@
 
 #include "11_gpt_3d/measure_gpu.h"
 #include "common/core/error.h"
+#include "common/core/flags/command_line.h"
 #include "common/core/median.h"
-#include "common/core/system/command_line.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/short_waits.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "app/terminal_text.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 #include "common/data/corpus.h"
 #include "common/data/tokens.h"
 #include "formats/tokenizer.h"

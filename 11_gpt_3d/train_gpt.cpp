@@ -171,6 +171,12 @@ int start_ranks(int ranks, int argc, char** argv) {
   return run_mpirun(ranks, program);
 }
 
+// Which share its memory.
+int ranks_of_this_machine(const Options& options) {
+  const std::optional<Processes> processes = started_processes();
+  return processes ? processes->here : options.ranks;
+}
+
 int run_gpt(int argc, char** argv) {
   if (process_rank() > 0)  // process 0 tells what is wrong with the flags
     for (std::ostream* stream : {&std::cout, &std::cerr}) stream->setstate(std::ios::failbit);
@@ -206,7 +212,7 @@ int run_gpt(int argc, char** argv) {
   complete_model(options, dataset);
   if (parse_device(options.device).kind == DeviceKind::Cpu)
     require_memory({.config = options.train,
-                    .ranks = started_processes() ? 1 : options.ranks,  // in this process
+                    .ranks = ranks_of_this_machine(options),
                     .all_ranks = options.ranks,
                     .eval_windows = options.eval_windows},
                    available_memory());

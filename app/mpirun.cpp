@@ -72,7 +72,9 @@ int run_mpirun(int ranks, const std::vector<std::string>& program) {
   sigprocmask(SIG_SETMASK, &before, nullptr);
 
   const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : kSignalled + WTERMSIG(ended);
-  if (asked && status > kSignalled) return kInterrupted;  // also of ranks that had not begun
+  // Also of ranks that had not begun, or did not wait for their step.
+  for (const int expected : {kInterrupted, kSignalled + SIGUSR1, kSignalled + SIGUSR2})
+    if (asked && status == expected) return kInterrupted;
   if (status != 0)
     fmt::print(stderr,
                "train_gpt: mpirun ended with status {}; OMPI_MCA_orte_execute_quiet=0 in the "

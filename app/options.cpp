@@ -13,7 +13,7 @@
 #include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 #include "common/core/system/machine.h"
 
 namespace aisc {
@@ -239,14 +239,18 @@ void require_alone(const Options& o) {
     fail("--sample is empty: found 0 bytes, expected text to continue");
 }
 
+// Is the flag on this command line, not in an earlier run's config.json?
+bool is_given(const std::string& flag, int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc, [&](const std::string_view word) {
+    return word == flag || word.starts_with(flag + "=");
+  });
+}
+
 // Processes are counted by who started them; a run that is resumed may have more or fewer ranks.
 void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
   const std::optional<Processes> processes = started_processes();
   if (!processes) return;
-  const bool asked = std::any_of(argv, argv + argc, [](const std::string_view word) {
-    return word == "--ranks" || word.starts_with("--ranks=");
-  });
-  if (asked && o.ranks != processes->size)
+  if (is_given("--ranks", argc, argv) && o.ranks != processes->size)
     fail(fmt::format("--ranks {}: {} started {} processes", o.ranks, processes->launcher,
                      processes->size));
   if (!o.from.empty() && processes->size > 1)
@@ -255,12 +259,16 @@ void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
   o.ranks = processes->size;
 }
 
-// Threads that share a core wait for each other: many are so slow that nothing seems to happen.
-void require_threads(const Options& o) {
+// Threads that share a core wait for each other: many are so slow that nothing seems to happen. A
+// run that began on a larger machine goes on with fewer.
+void require_threads(Options& o, int argc, const char* const* argv) {
   const std::optional<Processes> processes = started_processes();
   const std::int64_t here = std::max(64, 4 * available_cores());
-  whole_number("--threads", std::to_string(o.threads), 0,
-               processes ? here * processes->size : here);
+  const std::int64_t most = processes ? here * processes->size : here;
+  if (is_given("--threads", argc, argv))
+    whole_number("--threads", std::to_string(o.threads), 0, most);
+  else
+    o.threads = std::min<decltype(o.threads)>(o.threads, static_cast<decltype(o.threads)>(most));
 }
 
 // Where a run is resumed from need not be where it began.
@@ -343,14 +351,14 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
       make_absolute(*path);
     require_alone(o);
     take_ranks_of_processes(o, argc, argv);
-    require_threads(o);
+    require_threads(o, argc, argv);
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
     known.validate(o.ranks);
   } catch (const CLI::ParseError& e) {
-    return {std::nullopt, app.exit(e)};
+    return {std::nullopt, app.exit(e) == 0 ? 0 : 2};
   } catch (const Error& e) {
     std::cerr << "train_gpt: " << for_terminal(e.what()) << "\nRun with --help for the flags.\n";
     return {std::nullopt, 2};

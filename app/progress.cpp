@@ -13,8 +13,10 @@ std::string to_string(const ProgressLine& p) {
   const std::string validation =
       std::isnan(p.validation_loss) ? "" : fmt::format("  validation {:.3f}", p.validation_loss);
   // More than everything: other programs ran while the peak was measured.
-  const std::string share =
-      p.utilisation <= 1 ? fmt::format("{:.0f} % of peak", 100 * p.utilisation) : "peak disturbed";
+  const std::string share = std::isnan(p.utilisation) ? "peak unknown"
+                            : p.utilisation <= 1
+                                ? fmt::format("{:.0f} % of peak", 100 * p.utilisation)
+                                : "peak disturbed";
   return fmt::format("step {:>5}/{}  loss {:.3f}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
                      p.steps, p.loss, validation, p.tokens_per_second, share, seconds / 60,
                      seconds % 60);

@@ -31,7 +31,7 @@ void check_memory(const std::vector<CommCase>& all) {
       all.begin(), all.end(), [&](const auto& a, const auto& b) { return need(a) < need(b); });
   if (need(c) > memory)
     fail(
-        fmt::format("{} ranks with {} bytes need {:.1f} GiB, this machine has {:.1f}: lower "
+        fmt::format("{} ranks with {} bytes need {:.1f} GiB, {:.1f} are free: lower "
                     "--max-bytes or --ranks",
                     c.ranks(), c.bytes(), need(c) / (1 << 30), memory / (1 << 30)));
 }

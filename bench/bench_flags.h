@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/comm_case.h"
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 
 namespace aisc {
 

@@ -45,11 +45,20 @@ endif()
 set(AISC_GPU_TESTS "${CMAKE_BINARY_DIR}/gpu_tests.txt")
 file(WRITE "${AISC_GPU_TESTS}" "")
 
-# Programs that `./aisc test` builds.
+# Programs that `./aisc test` builds; those of a room, `./aisc test <room>`. A room that has none in
+# this build has its target as well.
 add_custom_target(aisc_tests)
-function(aisc_needed_by_tests)
+file(GLOB rooms RELATIVE "${AISC_ROOT}/tests" "${AISC_ROOT}/tests/*")
+list(FILTER rooms EXCLUDE REGEX "\\.")
+foreach(room IN LISTS rooms)
+  add_custom_target(tests_of_${room})
+endforeach()
+function(aisc_needed_by_tests room)
   if(ARGN)
     add_dependencies(aisc_tests ${ARGN})
+    if(TARGET tests_of_${room})
+      add_dependencies(tests_of_${room} ${ARGN})
+    endif()
   endif()
 endfunction()
 
@@ -122,19 +131,26 @@ function(aisc_test name)
   endif()
   aisc_program(${target} TEST SOURCES ${arg_SOURCES} LIBS ${libs})
   set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL OFF)
-  aisc_needed_by_tests(${target})
+  string(REGEX REPLACE "_whole$" "" room "${name}")
+  aisc_needed_by_tests(${room} ${target})
   set(shards 4)
+  set(label ";shard")
   if(AISC_SHARDS)
     set(shards ${AISC_SHARDS})
+    set(label "")
+  elseif(AISC_ALONE)
+    set(shards 0)
   endif()
-  foreach(index RANGE 1 ${shards})
-    set(shard ${name}.${index}_of_${shards})
-    add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
-      "--gtest_filter=${filter}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
-    math(EXPR index "${index} - 1")
-    set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${name};shard" ENVIRONMENT
-      "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
-  endforeach()
+  if(shards)
+    foreach(index RANGE 1 ${shards})
+      set(shard ${name}.${index}_of_${shards})
+      add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
+        "--gtest_filter=${filter}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
+      math(EXPR index "${index} - 1")
+      set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${name}${label}" ENVIRONMENT
+        "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+    endforeach()
+  endif()
   if(AISC_SHARDS)
     return()
   endif()
@@ -246,6 +262,7 @@ function(aisc_test_program target test)
     return()
   endif()
   if(AISC_SANITIZE MATCHES "${arg_SANITIZER}")
+    aisc_needed_by_tests(${room} ${target})
     add_test(NAME ${test} COMMAND ${target})
     set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${arg_SAYS}")
   else()
@@ -258,8 +275,8 @@ endfunction()
 
 # Tests that are scripts, of rooms whose names are given: tests/programs for the programs that train,
 # tests/tools for benchmarks, demos and what grades labs (`./aisc test` leaves it out, `./aisc test
-# tools` runs it). Each method `test_...` of <room>/*_test is one test; exit code 77 is a skip. They take longest (COST): ctest begins with them, so that it does not end with
-# one alone. A line `# ctest: ...` of a script has words, too:
+# tools` runs it). Each method `test_...` of <room>/*_test is one test; exit code 77 is a skip. They
+# take longest (COST): ctest begins with them, so that it does not end with one alone. A line `# ctest: ...` of a script has words, too:
 #   UNSANITIZED     what it looks at is the same in every build, or is for the fast one: sanitizers
 #                   leave it out
 #   OF 11_gpt_3d    tests what is of that module, or of labs: left out where AISC_LEFT_OUT names it

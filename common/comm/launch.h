@@ -78,6 +78,7 @@ struct Processes {
   std::string launcher;  // "mpirun", "srun", ...: for messages
   int rank = 0;          // of this process
   int size = 1;
+  int here = 1;  // of them on this machine, as far as the launcher says
 };
 
 // By the environment alone; MPI is not asked. Nothing where this process was started by itself, and

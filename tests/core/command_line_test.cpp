@@ -1,5 +1,5 @@
 // The flags of a program, and the numbers among them.
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 
 #include <gtest/gtest.h>
 
@@ -85,6 +85,8 @@ TEST(CommandLine, ReadsValuesOfEachKind) {
   EXPECT_TRUE(all.flags.slow);
   EXPECT_EQ(all.flags.bytes, std::int64_t{1} << 40);
   EXPECT_EQ(parse({"--count", "1", "--count", "2"}).flags.count, 2) << "the last counts";
+  EXPECT_EQ(parse({"--ranks", "2,3", "--ranks", "4", "5"}).flags.ranks,
+            (std::vector<int>{2, 3, 4, 5}));
 }
 
 TEST(CommandLine, SaysWhatMakesNoSense) {

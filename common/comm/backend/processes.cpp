@@ -58,8 +58,9 @@ std::optional<Processes> started_processes() {
   for (const Launcher& launcher : kLaunchers) {
     const char *rank = std::getenv(launcher.rank), *size = std::getenv(launcher.size);
     if (!rank || !size) continue;
-    const Processes processes{launcher.name, number(launcher.rank, rank),
-                              number(launcher.size, size)};
+    Processes processes{launcher.name, number(launcher.rank, rank), number(launcher.size, size)};
+    for (const char* variable : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+      if (const char* here = std::getenv(variable)) processes.here = number(variable, here);
     // A step of one task, such as srun --pty bash, is a place to work in.
     if (processes.size == 1 && std::getenv("SLURM_STEP_ID") && launcher.rank != kLaunchers[0].rank)
       continue;

@@ -22,9 +22,9 @@ class CommandLine {
   explicit CommandLine(const std::string& about);
   ~CommandLine();
 
-  // Each adds a flag; what `value` holds is its default. Of a flag given twice the last counts.
-  // Numbers are from `least` to `most`; lists are separated by commas, texts one of `choices`, if
-  // there are any.
+  // Each adds a flag; what `value` holds is its default. Of a flag given twice the last counts, of
+  // a list both, its values separated by commas or spaces. Numbers are from `least` to `most`,
+  // texts one of `choices`, if there are any.
   void number(const std::string& flag, int& value, int least, int most, const std::string& help);
   void number(const std::string& flag, std::int64_t& value, std::int64_t least, std::int64_t most,
               const std::string& help);

@@ -1,11 +1,13 @@
-#include "common/core/system/command_line.h"
+#include "common/core/flags/command_line.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 
 #include "common/core/error.h"
 
