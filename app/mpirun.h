@@ -13,8 +13,8 @@ namespace aisc {
 // it does not get that signal here. SIGINT, SIGTERM and SIGUSR1 become SIGUSR1, which mpirun hands
 // on: the ranks end after the step in progress (app/interrupt.h), with 130. A second SIGINT becomes
 // SIGUSR2, which nobody catches: all ranks end at once; 130. A third changes nothing: mpirun does
-// not bear signals while it ends. (Ctrl-Z stops this process alone.) Where this process ends, mpirun does. Call it while there is one
-// thread. Throws Error where mpirun cannot be started.
+// not bear signals while it ends. (Ctrl-Z stops this process alone.) Where this process ends,
+// mpirun does. Call it while there is one thread. Throws Error where mpirun cannot be started.
 int run_mpirun(int ranks, const std::vector<std::string>& program);
 
 }  // namespace aisc
