@@ -184,6 +184,9 @@ void add_output(CLI::App& app, Options& o) {
   add_number(app, "--trace", o.trace_steps, 0, kMostCount,
              "how many steps, from the second on, go into trace.json")
       ->group(group);
+  add_number(app, "--peak", o.peak,
+             "GFLOP/s of all ranks that the speed is a share of, say a vendor's; 0: measured")
+      ->group(group);
 }
 
 void add_sample(CLI::App& app, Options& o) {
@@ -237,6 +240,7 @@ void require_alone(const Options& o) {
     fail("--allow-corpus-change: only beside --resume");
   if (o.prompt.empty() && o.sample.tokens > 0)
     fail("--sample is empty: found 0 bytes, expected text to continue");
+  if (!(o.peak >= 0)) fail(fmt::format("--peak is {}, expected 0 or more GFLOP/s", o.peak));
 }
 
 // Is the flag on this command line, not in an earlier run's config.json?
@@ -313,7 +317,10 @@ std::string Options::to_json() const {
         {"eval-interval", eval_interval},
         {"eval-windows", eval_windows}}},
       {"output",
-       {{"checkpoint-interval", checkpoint_interval}, {"keep", keep}, {"trace", trace_steps}}},
+       {{"checkpoint-interval", checkpoint_interval},
+        {"keep", keep},
+        {"trace", trace_steps},
+        {"peak", peak}}},
       {"text",
        {{"sample", prompt},
         {"sample-tokens", sample.tokens},

@@ -13,8 +13,9 @@ namespace aisc {
 // the same.
 class PeakMeter {
  public:
-  // Measures; about 0.4 s. `rank` must outlive the meter.
-  PeakMeter(const Rank& rank, DType dtype);
+  // Measures; about 0.4 s. Where the peak is `given`, in FLOP/s, nothing is measured, now or later.
+  // `rank` must outlive the meter.
+  PeakMeter(const Rank& rank, DType dtype, double given = 0);
 
   void measure_again();                     // one slice, 6 ms
   double flops() const { return flops_; }   // FLOP/s: the most that was seen
@@ -28,7 +29,7 @@ class PeakMeter {
 
   const Rank& rank_;
   DType arithmetic_;
-  bool on_gpu_ = false;
+  bool only_once_ = false;  // on GPUs, or never: given
   int first_core_ = 0;
   int measuring_ = 0;
   int threads_ = 0;

@@ -12,11 +12,12 @@
 #   FLAGS options.cpp ...   files that read a command line with CLI11
 #   LOOPS                   has long loops over numbers: sanitizers need it optimized
 #   PRECOMPILE              many files: sanitizers compile their headers once (AISC_PRECOMPILE)
+#   LIGHT                   what takes its time is in other libraries: compiled quickly
 #   READERS                 reads files: the fuzzer watches it
 #   TEST                    of tests: compiled quickly, with their headers
 # Further words of aisc_program:
 #   MEASURES                measures or shows: not built under sanitizers
-#   LIGHT                   what takes its time is in libraries: compiled quickly
+#   LIGHT                   as of libraries
 #   TEST                    a test: compiled quickly, lies in tests/ of the build folder
 
 # Sets `out` to the sources of `folder`. What belongs to an optional package X (cuda, mpi, nccl,
@@ -85,7 +86,7 @@ endfunction()
 # Without sources yet, it is only a name for LIBS. CLI11 takes a compiler half a minute to optimize:
 # FLAGS are not optimized, nor under sanitizers is what has no LOOPS: half the time, hardly slower.
 function(aisc_library target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "LOOPS;PRECOMPILE;READERS;TEST" ""
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LOOPS;PRECOMPILE;READERS;LIGHT;TEST" ""
     "SOURCES;LIBS;FLAGS;PACKAGES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${target}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
@@ -108,6 +109,8 @@ function(aisc_library target)
   if(arg_TEST)
     target_compile_options(${target} PRIVATE -O0)
     aisc_precompile(${target})
+  elseif(arg_LIGHT AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
   endif()
   if(AISC_SANITIZE)
     set_property(TARGET ${target} PROPERTY EXCLUDE_FROM_ALL ON)  # unless a test needs it
@@ -126,7 +129,7 @@ endfunction()
 
 # A room in common/, or in the root. FOLDERS are subfolders in the same library (ops/cpu).
 function(aisc_floor name)
-  set(flags LOOPS PRECOMPILE READERS)
+  set(flags LOOPS PRECOMPILE READERS LIGHT)
   cmake_parse_arguments(PARSE_ARGV 1 arg "${flags}" "" "FOLDERS;LIBS;FLAGS;PACKAGES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${name}: unknown words: ${arg_UNPARSED_ARGUMENTS}")

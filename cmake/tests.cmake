@@ -319,7 +319,7 @@ function(aisc_test_scripts)
       add_test(NAME ${test} COMMAND "${Python3_EXECUTABLE}" "${script}" ${case})
       set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST 100
         SKIP_RETURN_CODE 77 LABELS ${room}
-        ENVIRONMENT "AISC_BUILD=${CMAKE_BINARY_DIR};${AISC_TEST_ENVIRONMENT}")
+        ENVIRONMENT "AISC_BUILD=${CMAKE_BINARY_DIR};AISC_MPI=${AISC_HAS_MPI};${AISC_TEST_ENVIRONMENT}")
     endforeach()
   endforeach()
 endfunction()

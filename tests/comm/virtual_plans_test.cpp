@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/exact_network.h"
+#include "tests/support/sanitized.h"
 
 namespace aisc::exact {
 namespace {
@@ -190,19 +191,6 @@ TEST(VirtualTime, TreeReduceOverThreeRanks) {
       {.ranks = 3}, [](Rank rank) { rank.world.reduce(f32(rank, 256), f32(rank, 256), 0).wait(); });
   EXPECT_EQ(times[0], kAlpha + 2 * bytes(256) * kBeta + bytes(256) * kGamma);
 }
-
-// Under sanitizers a thread costs ten times as much.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // Sums integers, exact in F32 below 2^24, and returns the time of the last rank.
 double sum_over(int ranks, std::int64_t count, PlanTable plans) {

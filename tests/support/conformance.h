@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/comm/launch.h"
+#include "tests/support/sanitized.h"
 
 namespace aisc::conformance {
 
@@ -55,8 +56,12 @@ std::string lacks_gpus(Backend backend, int ranks);
 // mpirun those of processes.
 std::vector<Backend> backends(const std::vector<Backend>& wanted);
 std::vector<Backend> backends();  // of all
-// Numbers of ranks to test: by itself these, under mpirun as many as there are processes.
-std::vector<int> rank_counts(std::vector<int> of_threads = {1, 2, 3, 4, 7});
+// Numbers of ranks to test: by itself these (fewer under sanitizers, which see the same accesses at
+// fewer ranks), under mpirun as many as there are processes.
+inline std::vector<int> usual_counts() {
+  return kSanitized ? std::vector<int>{1, 3, 4} : std::vector<int>{1, 2, 3, 4, 7};
+}
+std::vector<int> rank_counts(std::vector<int> of_threads = usual_counts());
 
 // A test for each backend.
 class EachBackend : public ::testing::TestWithParam<Backend> {
@@ -66,7 +71,7 @@ class EachBackend : public ::testing::TestWithParam<Backend> {
       GTEST_SKIP() << reason;
   }
   // Those of conformance::rank_counts() for which there are GPUs.
-  std::vector<int> rank_counts(std::vector<int> of_threads = {1, 2, 3, 4, 7}) const;
+  std::vector<int> rank_counts(std::vector<int> of_threads = usual_counts()) const;
   // All ranks run `body`, for each of rank_counts().
   void run(const std::function<void(Rank)>& body) const;
   void run_on(int ranks, const std::function<void(Rank)>& body) const {
@@ -106,8 +111,8 @@ class Guarded {
   View view_;
 };
 
-// Runs test(count, dtype) for counts {0, 1, size - 1, size + 1, 1000} of every type, and for 65,537
-// of F32. With chunks: the count of one of `size` chunks, of which the largest make up that many.
+// Runs test(count, dtype) for counts {size + 1, 1000} of every type, {0, 1, size - 1} of F32 and U8,
+// and 65,537 of F32. With chunks: the count of one of `size` chunks, of which the largest make up that many.
 void for_each_buffer(int size, const std::function<void(std::int64_t, DType)>& test);
 void for_each_chunk(int size, const std::function<void(std::int64_t, DType)>& test);
 // "all_reduce of 3 x F32 on rank 1 of 4"
