@@ -27,11 +27,11 @@ struct Options {
   std::string prompt = "\n";
   GenerateOptions sample;        // of the text at each evaluation and at the end; tokens 0: none
   std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json
-  double peak = 0;  // GFLOP/s of all ranks that the speed is related to; 0: what is measured
-  int ranks = 1;                 // that each hold the model and share every batch
-  std::string launcher;          // "mpirun": the ranks are to be processes; "threads", or empty
-  std::string device = "cpu";    // of each rank: "cpu", "cuda" or "cuda:1"
-  int threads = 0;               // of all ranks; 0: the cores that they may use
+  double peak = 0;       // GFLOP/s of all ranks that the speed is related to; 0: what is measured
+  int ranks = 1;         // that each hold the model and share every batch
+  std::string launcher;  // "mpirun": the ranks are to be processes; "threads", or empty
+  std::string device = "cpu";  // of each rank: "cpu", "cuda" or "cuda:1"
+  int threads = 0;             // of all ranks; 0: the cores that they may use
 
   std::set<std::string> given;  // flags of the command line (and of --config), "layers"
 

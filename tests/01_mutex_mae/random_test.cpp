@@ -16,10 +16,10 @@
 #include "01_mutex_mae/problem.h"
 #include "common/core/rng.h"
 #include "tests/01_mutex_mae/cpu_time.h"
-#include "tests/support/sanitized.h"
 #include "tests/01_mutex_mae/exact_problem.h"
 #include "tests/01_mutex_mae/meeting.h"
 #include "tests/support/drawn.h"
+#include "tests/support/sanitized.h"
 
 namespace aisc {
 namespace {

@@ -111,8 +111,9 @@ class Guarded {
   View view_;
 };
 
-// Runs test(count, dtype) for counts {size + 1, 1000} of every type, {0, 1, size - 1} of F32 and U8,
-// and 65,537 of F32. With chunks: the count of one of `size` chunks, of which the largest make up that many.
+// Runs test(count, dtype) for counts {size + 1, 1000} of every type, {0, 1, size - 1} of F32 and
+// U8, and 65,537 of F32. With chunks: the count of one of `size` chunks, of which the largest make
+// up that many.
 void for_each_buffer(int size, const std::function<void(std::int64_t, DType)>& test);
 void for_each_chunk(int size, const std::function<void(std::int64_t, DType)>& test);
 // "all_reduce of 3 x F32 on rank 1 of 4"
