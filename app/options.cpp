@@ -28,10 +28,10 @@ constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192;
 // What a small model learns the course's prose with in about a minute and a half on two cores.
 Options defaults() {
   Options o;
-  o.train.model = {.layers = 3, .heads = 4, .width = 128, .context = 64, .vocabulary = 0};
+  o.train.model = {.layers = 3, .heads = 4, .width = 96, .context = 64, .vocabulary = 0};
   o.train.batch = 8;  // many small steps: the text is short
-  o.train.steps = 4400;
-  o.train.learning_rate = 3e-3;
+  o.train.steps = 6000;
+  o.train.learning_rate = 4e-3;
   o.train.warmup_steps = 100;
   o.train.beta2 = 0.99;  // a small batch's squares say little
   o.prompt = "A rank ";
