@@ -30,10 +30,9 @@ Options defaults() {
   Options o;
   o.train.model = {.layers = 3, .heads = 4, .width = 96, .context = 64, .vocabulary = 0};
   o.train.batch = 8;  // many small steps: the text is short
-  o.train.steps = 6000;
+  o.train.steps = 7000;
   o.train.learning_rate = 4e-3;
-  o.train.warmup_steps = 100;
-  o.train.beta2 = 0.99;  // a small batch's squares say little
+  o.train.warmup_steps = 200;
   o.prompt = "A rank ";
   o.sample.temperature = 0.5;  // a small model's unlikely bytes are no words
   return o;

@@ -318,7 +318,7 @@ function(aisc_test_scripts)
       set(test ${room}.${suite}.${case})
       add_test(NAME ${test} COMMAND "${Python3_EXECUTABLE}" "${script}" ${case})
       set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST 100
-        SKIP_RETURN_CODE 77 LABELS ${room}
+        SKIP_RETURN_CODE 77 LABELS "${room};script"
         ENVIRONMENT "AISC_BUILD=${CMAKE_BINARY_DIR};AISC_MPI=${AISC_HAS_MPI};${AISC_TEST_ENVIRONMENT}")
     endforeach()
   endforeach()

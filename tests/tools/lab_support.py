@@ -68,7 +68,7 @@ class Case(unittest.TestCase):
         self.output.seek(0)
         return self.output.read().decode(errors="replace")
 
-    def wait_until(self, what, condition, seconds=60):
+    def wait_until(self, what, condition, seconds=300):  # compilers may be what it waits for
         end = time.monotonic() + seconds
         while not condition():
             self.assertLess(time.monotonic(), end, f"not within {seconds} s: {what}")
