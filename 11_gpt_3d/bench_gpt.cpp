@@ -14,7 +14,7 @@
 #include "common/core/median.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
-#include "common/core/system/short_waits.h"
+#include "common/core/system/polite_waits.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
@@ -156,6 +156,7 @@ int run(int argc, char** argv) {
   if (precisions.empty()) precisions = {"f32", "bf16"};
   if (threads == 0) threads = available_cores();
   omp_set_num_threads(threads);
+  const PoliteWaits waits(threads);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const std::string& config : configs)
     for (const std::string& precision : precisions) {
@@ -170,6 +171,5 @@ int run(int argc, char** argv) {
 }  // namespace aisc
 
 int main(int argc, char** argv) {
-  aisc::begin_with_short_waits(argv);
   return aisc::run_program("bench_gpt", [&] { return aisc::run(argc, argv); });
 }

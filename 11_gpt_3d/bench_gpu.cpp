@@ -15,7 +15,6 @@
 #include "common/core/median.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
-#include "common/core/system/short_waits.h"
 #include "common/ops/product_rate.h"
 #include "common/train/trainer.h"
 
@@ -271,7 +270,6 @@ int run(int argc, char** argv) {
 }  // namespace aisc
 
 int main(int argc, char** argv) try {
-  aisc::begin_with_short_waits(argv);
   return aisc::run(argc, argv);
 } catch (const std::exception& e) {
   std::cerr << "bench_gpu: " << e.what() << "\n";

@@ -22,7 +22,7 @@
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/memory.h"
-#include "common/core/system/short_waits.h"
+#include "common/core/system/polite_waits.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -198,7 +198,10 @@ int run_gpt(int argc, char** argv) {
     lock.reset();  // rank 0 takes it
     return start_ranks(options.ranks, argc, argv);
   }
-  omp_set_num_threads(options.threads > 0 ? options.threads : available_cores());
+  const int threads = options.threads > 0 ? options.threads : available_cores();
+  omp_set_num_threads(threads);
+  const std::optional<Processes> processes = started_processes();
+  const PoliteWaits waits(std::max(1, threads / (processes ? processes->here : 1)));
   if (!options.from.empty())
     return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });
 
@@ -241,6 +244,5 @@ int run(int argc, char** argv) {
 }  // namespace aisc
 
 int main(int argc, char** argv) {
-  aisc::begin_with_short_waits(argv);
   return aisc::run_program("train_gpt", [&] { return aisc::run(argc, argv); });
 }
