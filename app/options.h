@@ -23,7 +23,7 @@ struct Options {
   std::int64_t checkpoint_interval = 500;  // steps between checkpoints; 0: at the end only
   std::int64_t keep = 2;                   // checkpoints that stay
   std::int64_t eval_interval = 500;  // steps between evaluations; the last step always evaluates
-  std::int64_t eval_windows = 256;   // of `context` tokens each
+  std::int64_t eval_windows = 384;   // of `context` tokens each
   std::string prompt = "\n";
   GenerateOptions sample;        // of the text at each evaluation and at the end; tokens 0: none
   std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json

@@ -20,11 +20,11 @@ struct CorpusOptions {
 // English, and changes less than sources do. Code in fences and tables stay: they are a part of it.
 CorpusOptions course_prose();
 
-// A text in two parts that have no byte in common. Every tenth block of 4 KiB (blocks 9, 19, ...)
-// is for validation, so that both parts resemble the whole; of a text of less than 40 KiB it is the
+// A text in two parts that have no byte in common. Every tenth block of 1 KiB (blocks 9, 19, ...)
+// is for validation, so that both parts resemble the whole; of a text of less than 10 KiB it is the
 // last tenth.
 struct Corpus {
-  static constexpr std::int64_t kBlockBytes = 4096;
+  static constexpr std::int64_t kBlockBytes = 1024;
   static constexpr std::int64_t kValidationEvery = 10;
 
   std::vector<std::uint8_t> training;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::uint8_t> as_bytes(const std::string& s) { return {s.begin(), s.end()}; }
 
-// The whole text of a corpus of less than 40 KiB, whose last tenth is for validation.
+// The whole text of a corpus of less than 10 KiB, whose last tenth is for validation.
 std::string whole_text(const Corpus& corpus) {
   std::string text(corpus.training.begin(), corpus.training.end());
   return text.append(corpus.validation.begin(), corpus.validation.end());
@@ -154,23 +154,23 @@ TEST(SplitText, TakesTheLastTenthOfAShortText) {
   EXPECT_EQ(split_text(as_bytes("abc")).training, as_bytes("abc"));
 }
 
-TEST(SplitText, GivesEveryTenthBlockOf4KiBToValidation) {
-  std::vector<std::uint8_t> text(25 * 4096 + 100);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i / 4096);
+TEST(SplitText, GivesEveryTenthBlockOf1KiBToValidation) {
+  std::vector<std::uint8_t> text(25 * 1024 + 100);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i / 1024);
   const Corpus corpus = split_text(text);
-  ASSERT_EQ(corpus.validation.size(), 2U * 4096);  // blocks 9 and 19
-  ASSERT_EQ(corpus.training.size(), 23U * 4096 + 100);
-  EXPECT_EQ(std::count(corpus.validation.begin(), corpus.validation.end(), 9), 4096);
-  EXPECT_EQ(std::count(corpus.validation.begin(), corpus.validation.end(), 19), 4096);
-  EXPECT_EQ(corpus.training[9 * 4096 - 1], 8);
-  EXPECT_EQ(corpus.training[9 * 4096], 10);
+  ASSERT_EQ(corpus.validation.size(), 2U * 1024);  // blocks 9 and 19
+  ASSERT_EQ(corpus.training.size(), 23U * 1024 + 100);
+  EXPECT_EQ(std::count(corpus.validation.begin(), corpus.validation.end(), 9), 1024);
+  EXPECT_EQ(std::count(corpus.validation.begin(), corpus.validation.end(), 19), 1024);
+  EXPECT_EQ(corpus.training[9 * 1024 - 1], 8);
+  EXPECT_EQ(corpus.training[9 * 1024], 10);
   EXPECT_EQ(corpus.training.back(), 25);
 }
 
-TEST(SplitText, CutsBlocksFrom40KiBOn) {
-  const std::vector<std::uint8_t> text(10 * 4096, 'x');
-  EXPECT_EQ(split_text(text).validation.size(), 4096U);
-  EXPECT_EQ(split_text({text.data(), text.size() - 1}).validation.size(), 4095U);
+TEST(SplitText, CutsBlocksFrom10KiBOn) {
+  const std::vector<std::uint8_t> text(10 * 1024, 'x');
+  EXPECT_EQ(split_text(text).validation.size(), 1024U);
+  EXPECT_EQ(split_text({text.data(), text.size() - 1}).validation.size(), 1023U);
 }
 
 TEST(SplitText, HashIsFnv1a) {

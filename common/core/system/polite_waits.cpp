@@ -20,7 +20,7 @@ namespace aisc {
 namespace {
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
-constexpr int kQuietLooks = 5;          // so many in a row, and others are taken to be gone
+constexpr int kQuietLooks = 5;         // so many in a row, and others are taken to be gone
 constexpr double kMostOfOthers = 0.3;  // cores: a system's own work, and how roughly it is counted
 
 double seconds_of(const timeval& time) {
