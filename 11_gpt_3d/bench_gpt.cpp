@@ -73,9 +73,10 @@ Measurement measure(const TrainConfig& config, int threads, int warmup, int step
   return m;
 }
 
-nlohmann::ordered_json benchmark(const std::string& name, const std::string& precision, int threads,
-                                 int steps) {
+nlohmann::ordered_json benchmark(const std::string& name, const std::string& precision,
+                                 const std::string& recompute, int threads, int steps) {
   TrainConfig config = config_named(name);
+  config.recompute = Recompute::parse(recompute);
   config.model.dtype = config.gradient_dtype = parse_dtype(precision);
   const DType dtype = config.model.dtype;
   // A shared machine's speed drifts: the peak is measured before and between the steps, and the
@@ -89,6 +90,8 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   const double dot = dtype == DType::BF16 ? measure_peak_flops(dtype, threads) : 0;
   const double flops = tokens * config.model.flops_per_token(config.model.context);
   const double mfu = flops / m.seconds_per_step / peak;
+  const double repeated =
+      tokens * config.recompute.repeated_flops_per_token(config.model, config.model.context);
   const bool is_share = spread <= kMostSpread && mfu <= 1;
   nlohmann::ordered_json share;
   double traced = 0;
@@ -99,25 +102,30 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   }
   std::sort(parts.rbegin(), parts.rend());
   for (const auto& [seconds, part] : parts) share[part] = seconds / traced;
-  nlohmann::ordered_json row{{"config", name},
-                             {"precision", precision},
-                             {"threads", threads},
-                             {"seconds_per_step", m.seconds_per_step},
-                             {"tokens_per_second", tokens / m.seconds_per_step},
-                             {"model_flops_per_step", flops},
-                             {"peak_flops", peak},
-                             {"peak_spread", spread},
-                             {"mfu", is_share ? nlohmann::ordered_json(mfu) : nullptr},
-                             {"share_by_part", share},
-                             {"cache_misses_after_warmup", m.cache_misses},
-                             {"peak_bytes", m.ledger.total.peak_bytes}};
+  nlohmann::ordered_json row{
+      {"config", name},
+      {"precision", precision},
+      {"recompute", recompute},
+      {"threads", threads},
+      {"seconds_per_step", m.seconds_per_step},
+      {"tokens_per_second", tokens / m.seconds_per_step},
+      {"model_flops_per_step", flops},
+      {"peak_flops", peak},
+      {"peak_spread", spread},
+      {"mfu", is_share ? nlohmann::ordered_json(mfu) : nullptr},
+      {"hfu", is_share ? nlohmann::ordered_json(mfu * (flops + repeated) / flops) : nullptr},
+      {"activation_bytes", m.ledger[Purpose::Activations].peak_bytes},
+      {"share_by_part", share},
+      {"cache_misses_after_warmup", m.cache_misses},
+      {"peak_bytes", m.ledger.total.peak_bytes}};
   if (dot > 0) row["bf16_dot_flops"] = dot;
   return row;
 }
 
 void print(const nlohmann::ordered_json& r) {
-  fmt::print("{} in {}, {} threads\n", r["config"].get<std::string>(),
-             r["precision"].get<std::string>(), r["threads"].get<int>());
+  fmt::print("{} in {}, {} threads, recomputed: {}\n", r["config"].get<std::string>(),
+             r["precision"].get<std::string>(), r["threads"].get<int>(),
+             r["recompute"].get<std::string>());
   fmt::print("  {:<22}{:>10.4f} s\n", "step (median)", r["seconds_per_step"].get<double>());
   fmt::print("  {:<22}{:>10.0f}\n", "tokens/s", r["tokens_per_second"].get<double>());
   fmt::print("  {:<22}{:>10.1f} GFLOP\n", "model FLOPs per step",
@@ -129,18 +137,21 @@ void print(const nlohmann::ordered_json& r) {
   fmt::print("  {:<22}{:>10.1f} % from the highest to the middle one, between steps\n",
              "  its slices' spread", 100 * r["peak_spread"].get<double>());
   if (r["mfu"].is_number())
-    fmt::print("  {:<22}{:>10.3f}\n", "model FLOP utilisation", r["mfu"].get<double>());
+    fmt::print("  {:<22}{:>10.3f}, of the hardware with what is repeated {:.3f}\n",
+               "model FLOP utilisation", r["mfu"].get<double>(), r["hfu"].get<double>());
   else
     fmt::print("  {:<22}{:>10} the machine was disturbed; no number (spread above {:.0f} %)\n",
                "model FLOP utilisation", "-", 100 * kMostSpread);
-  fmt::print("  {:<22}{:>10.2f} GiB\n", "peak memory", r["peak_bytes"].get<double>() / (1 << 30));
+  fmt::print("  {:<22}{:>10.3f} GiB, of which activations {:.3f}\n", "peak memory",
+             r["peak_bytes"].get<double>() / (1 << 30),
+             r["activation_bytes"].get<double>() / (1 << 30));
   for (const auto& [part, share] : r["share_by_part"].items())
     fmt::print("    {:<20}{:>9.1f} %\n", part, 100 * share.get<double>());
 }
 
 int run(int argc, char** argv) {
   CommandLine line("Measures training steps of a GPT with random weights on this machine.");
-  std::vector<std::string> configs, precisions;
+  std::vector<std::string> configs, precisions, recomputes;
   std::string json;
   int steps = 7, threads = 0;
   line.texts("--config", configs,
@@ -148,21 +159,26 @@ int run(int argc, char** argv) {
              "both",
              {"gpt2-124m", "char-10m"});
   line.texts("--precision", precisions, "default: both", {"f32", "bf16"});
+  line.texts("--recompute", recomputes,
+             "what is computed again instead of kept, one after another; default: none",
+             {"none", "core", "block", "every:2", "every:3"});
   line.number("--steps", steps, 5, 1000, "measured steps, after 3 of warm-up");
   line.number("--threads", threads, 0, std::max(64, 4 * available_cores()), "0: all cores");
   line.text("--json", json, "also write the rows to this file");
   if (const auto status = line.parse(argc, argv)) return *status;
   if (configs.empty()) configs = {"gpt2-124m", "char-10m"};
   if (precisions.empty()) precisions = {"f32", "bf16"};
+  if (recomputes.empty()) recomputes = {"none"};
   if (threads == 0) threads = available_cores();
   omp_set_num_threads(threads);
   const PoliteWaits waits(threads);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const std::string& config : configs)
-    for (const std::string& precision : precisions) {
-      rows.push_back(benchmark(config, precision, threads, steps));
-      print(rows.back());
-    }
+    for (const std::string& precision : precisions)
+      for (const std::string& recompute : recomputes) {
+        rows.push_back(benchmark(config, precision, recompute, threads, steps));
+        print(rows.back());
+      }
   if (!json.empty()) write_file(json, rows.dump(2) + "\n");
   return 0;
 }

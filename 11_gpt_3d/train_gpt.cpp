@@ -59,8 +59,8 @@ int generate_text(const Rank& rank, const Options& options) {
   const SavedModel saved(rank, weights, options.train.model.dtype);
   const Interrupt interrupt;
   const double begin = rank.clock.now();
-  const StreamedText text =
-      stream_text(rank, saved.model, tokenizer, options.prompt, options.sample, interrupt);
+  const StreamedText text = stream_text(rank, saved.model, saved.config, tokenizer, options.prompt,
+                                        options.sample, interrupt);
   const double seconds = rank.clock.now() - begin;
   fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
              static_cast<double>(text.tokens) / seconds);

@@ -23,10 +23,10 @@ void validate(const GenerateOptions& o) {
 namespace {
 
 // Throws Error; returns how many tokens may be drawn.
-std::int64_t check(const Gpt& model, std::span<const std::int32_t> prompt,
+std::int64_t check(const GptConfig& config, std::span<const std::int32_t> prompt,
                    const GenerateOptions& o) {
   validate(o);
-  const std::int64_t V = model.config().vocabulary;
+  const std::int64_t V = config.vocabulary;
   if (o.tokens < 0) fail(fmt::format("generate: tokens is {}, expected 0 or more", o.tokens));
   if (o.classes < 0 || o.classes > V)
     fail(fmt::format("generate: classes is {}, expected 0 to {}, the vocabulary", o.classes, V));
@@ -130,12 +130,12 @@ std::int32_t draw(std::span<const double> logits, const GenerateOptions& options
   return static_cast<std::int32_t>(token);
 }
 
-std::vector<std::int32_t> generate(const Rank& rank, const Gpt& model,
+std::vector<std::int32_t> generate(const Rank& rank, const Model& model, const GptConfig& config,
                                    std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options,
                                    const std::function<bool(std::int32_t)>& each) {
-  const std::int64_t classes = check(model, prompt, options);
-  const std::int64_t context = model.config().context;
+  const std::int64_t classes = check(config, prompt, options);
+  const std::int64_t context = config.context;
   const Philox random(options.seed, "sample");
   KeyValueCache cache(context);
   std::vector<std::int32_t> text(prompt.begin(), prompt.end());

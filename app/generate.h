@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/nn/driver.h"
+#include "common/nn/gpt.h"
 
 namespace aisc {
 
@@ -34,8 +35,8 @@ void validate(const GenerateOptions& options);
 // Throws Error for an empty prompt, a prompt token outside the vocabulary, and options that are not
 // as in `draw`.
 std::vector<std::int32_t> generate(
-    const Rank& rank, const Gpt& model, std::span<const std::int32_t> prompt,
-    const GenerateOptions& options,
+    const Rank& rank, const Model& model, const GptConfig& config,
+    std::span<const std::int32_t> prompt, const GenerateOptions& options,
     const std::function<bool(std::int32_t)>& each = [](std::int32_t) { return true; });
 
 // The token that `uniform`, in [0, 1), draws from softmax(logits / temperature), logits (V):

@@ -119,6 +119,12 @@ void add_training(CLI::App& app, Options& o) {
             "type gradients are accumulated in: the precision's, or f32 beside bf16");
   app.get_option("--precision")->group(group);
   app.get_option("--gradients")->group(group)->default_str("precision's");
+  app.add_option_function<std::string>(
+         "--recompute", [&t](const std::string& text) { t.recompute = Recompute::parse(text); },
+         "what is computed again in the backward pass instead of kept: none, block, core (of "
+         "attention), every:k (k blocks at a time)")
+      ->group(group)
+      ->default_str("none");
   add_number(app, "--ranks", o.ranks, 1, kMostRanks,
              "ranks that each hold the model and share the batch; under mpirun or srun: theirs")
       ->group(group);
@@ -305,6 +311,7 @@ std::string Options::to_json() const {
                     {"seed", train.seed},
                     {"precision", lower_name(m.dtype)},
                     {"gradients", lower_name(train.gradient_dtype)},
+                    {"recompute", train.recompute.to_string()},
                     {"ranks", ranks},
                     {"device", device},
                     {"threads", threads}}},

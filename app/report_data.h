@@ -18,6 +18,7 @@ struct RunFacts {
   int cores = 1, threads = 1;  // of all ranks
   std::string device = "cpu";  // or what a GPU is called
   double peak_flops = 0;       // of the devices of all ranks, in that precision
+  double repeated = 1;  // FLOPs computed, over the model's: above 1 where some are recomputed
 };
 
 // `status`: running, done, stopped or failed. Memory is that of the last step in the trace, if

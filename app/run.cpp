@@ -32,9 +32,9 @@ void say(const std::string& line) {
 
 // `options` for text of this tokenizer.
 GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenizer,
-                              const Gpt& model) {
+                              const GptConfig& config) {
   options.end_of_text = tokenizer.end_of_text().value_or(-1);
-  options.classes = std::min(model.config().vocabulary, tokenizer.vocabulary());
+  options.classes = std::min(config.vocabulary, tokenizer.vocabulary());
   return options;
 }
 
@@ -61,10 +61,10 @@ std::vector<Batch> validation_batches(const Rank& rank, const Options& options, 
 
 }  // namespace
 
-StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
-                         const std::string& prompt, const GenerateOptions& options,
-                         const Interrupt& interrupt) {
-  const GenerateOptions chosen = for_tokenizer(options, tokenizer, model);
+StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
+                         const Tokenizer& tokenizer, const std::string& prompt,
+                         const GenerateOptions& options, const Interrupt& interrupt) {
+  const GenerateOptions chosen = for_tokenizer(options, tokenizer, config);
   TerminalText terminal;
   StreamedText result;
   const auto print = [&](const std::string& bytes) {
@@ -72,7 +72,7 @@ StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& to
     std::fflush(stdout);
   };
   print(prompt);
-  generate(rank, model, tokenizer.encode(prompt), chosen, [&](std::int32_t token) {
+  generate(rank, model, config, tokenizer.encode(prompt), chosen, [&](std::int32_t token) {
     const std::string& bytes = tokenizer.bytes_of(token);
     result.text += bytes;
     ++result.tokens;
@@ -152,6 +152,7 @@ void Run::describe() {
   facts_.unit = bytes ? "byte" : "token";
   facts_.bytes_per_token = dataset_.bytes_per_token(some);
   facts_.precision = name_of(model().dtype);
+  facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
   facts_.prompt = options_.prompt;
   const int ranks = rank_.world.size();
   say(fmt::format(
@@ -194,8 +195,8 @@ void Run::add_sample(std::int64_t step) {
   const Tokenizer* tokenizer = dataset_.tokenizer();
   if (!tokenizer || options_.sample.tokens == 0) return;
   const auto span = rank_.trace.span("sample");
-  const auto tokens = generate(rank_, trainer_.model(), tokenizer->encode(options_.prompt),
-                               for_tokenizer(options_.sample, *tokenizer, trainer_.model()));
+  const auto tokens = generate(rank_, trainer_.model(), model(), tokenizer->encode(options_.prompt),
+                               for_tokenizer(options_.sample, *tokenizer, model()));
   log_->append(Note{step, "sample", tokenizer->decode(tokens)});
 }
 
@@ -310,7 +311,7 @@ void Run::conclude(double seconds) {
                   in_words(validation_loss_)));
   if (is_complete() && dataset_.tokenizer() && options_.sample.tokens > 0) {
     say("\n--- a sample ---");
-    const StreamedText sample = stream_text(rank_, trainer_.model(), *dataset_.tokenizer(),
+    const StreamedText sample = stream_text(rank_, trainer_.model(), model(), *dataset_.tokenizer(),
                                             options_.prompt, options_.sample, *interrupt_);
     say("----------------");
     write_file(file("sample.txt"), options_.prompt + sample.text);

@@ -77,8 +77,8 @@ struct StreamedText {
 };
 
 // Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C.
-StreamedText stream_text(const Rank& rank, const Gpt& model, const Tokenizer& tokenizer,
-                         const std::string& prompt, const GenerateOptions& options,
-                         const Interrupt& interrupt);
+StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
+                         const Tokenizer& tokenizer, const std::string& prompt,
+                         const GenerateOptions& options, const Interrupt& interrupt);
 
 }  // namespace aisc

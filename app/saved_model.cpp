@@ -73,9 +73,10 @@ SavedModel::SavedModel(const Rank& rank, const std::string& weights, DType preci
     : SavedModel(rank, Safetensors(weights), precision) {}
 
 SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precision)
-    : model(rank, config_at(file, precision)),
-      parameters(rank.device, model.units(), {.value_dtype = precision, .gradients = false}) {
-  read_gpt2_weights(file, model.config(), parameters);
+    : config(config_at(file, precision)),
+      model(make_gpt(rank, config)),
+      parameters(rank.device, make_units(model), {.value_dtype = precision, .gradients = false}) {
+  read_gpt2_weights(file, config, parameters);
 }
 
 }  // namespace aisc

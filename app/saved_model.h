@@ -35,7 +35,8 @@ struct SavedModel {
   SavedModel(const Rank& rank, const std::string& weights, DType precision);
   SavedModel(const Rank& rank, const Safetensors& file, DType precision);
 
-  Gpt model;
+  GptConfig config;
+  Model model;
   ParameterStore parameters;
 };
 

@@ -324,11 +324,11 @@ void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
   for (const Parameter* p : parameters.parameters()) {
     const Gpt2Tensor tensor = gpt2_tensor(p->name, config);
     const std::int64_t rows = file.at(prefix + tensor.name).shape[0];
-    Tensor theirs(tensor.shape.with(0, rows), p->value.dtype(), host);
+    Tensor theirs(tensor.shape.with(0, rows), p->value().dtype(), host);
     file.read(prefix + tensor.name, theirs);
-    Tensor ours(p->shape, p->value.dtype(), host);
+    Tensor ours(p->shape, p->value().dtype(), host);
     from_gpt2(ours, theirs.rows(0, tensor.shape[0]), p->name, config);  // of positions the first
-    p->value.device().copy(p->value, ours);
+    p->value().device().copy(p->value(), ours);
   }
 }
 
@@ -345,7 +345,7 @@ void write_gpt2_weights(const std::string& folder, const GptConfig& config,
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const Parameter* p = parameters.parameters()[i];
     Tensor ours(p->shape, dtype, host), theirs(specs[i].shape, dtype, host);
-    host.copy(ours, p->value);
+    host.copy(ours, p->value());
     to_gpt2(theirs, ours, p->name, config);
     writer.append(theirs);
   }

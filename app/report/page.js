@@ -70,6 +70,11 @@ function tiles() {
     const peak = number(data.machine, 'peak_flops');
     out.push(['Utilisation', format(median.utilisation, 'share'),
       isNumber(peak) ? `of ${format(peak, 'count')}FLOP/s, median` : 'of the peak, median']);
+    const repeated = number(data.machine, 'repeated');
+    if (repeated > 1) {
+      out.push(['Of the hardware', format(median.utilisation * repeated, 'share'),
+        `with what is recomputed, ${format(repeated - 1, 'share')} more FLOPs`]);
+    }
   } else if (summary.disturbed_count > 0) {
     out.push(['Utilisation', '–', 'peak disturbed: other programs ran while it was measured']);
   }

@@ -1,35 +1,28 @@
 // A transformer block, pre-norm: x + attention(norm(x)), then x + mlp(norm(x)).
 #pragma once
 
-#include "common/nn/attention.h"
-#include "common/nn/layer_norm.h"
-#include "common/nn/mlp.h"
+#include "common/nn/sequence.h"
 
 namespace aisc {
 
 class Block final : public Layer {
  public:
-  struct Options {
-    std::int64_t width, heads;
-    double residual_stddev = 0.02;
-    double dropout = 0;
-    std::uint64_t seed = 0;
-  };
-  Block(const Rank& rank, const std::string& name, const Options& options);
+  // Of a branch each: a norm and an attention, a norm and an MLP.
+  Block(const Rank& rank, const std::string& name, std::unique_ptr<Layer> norm1,
+        std::unique_ptr<Layer> attention, std::unique_ptr<Layer> norm2, std::unique_ptr<Layer> mlp)
+      : Layer(rank, name),
+        attention_(rank, name + ".attention", listed(std::move(norm1), std::move(attention))),
+        mlp_(rank, name + ".mlp", listed(std::move(norm2), std::move(mlp))) {}
 
   Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;  // (B, T, C)
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
   std::vector<Parameter*> parameters() override;
+  std::vector<Parameter*> borrows() override;
 
  private:
   Tensor residual(Tensor branch, const Tensor& trunk) const;
 
-  Rank rank_;
-  std::string name_;
-  LayerNorm norm1_;
-  CausalSelfAttention attention_;
-  LayerNorm norm2_;
-  Mlp mlp_;
+  Sequence attention_, mlp_;
 };
 
 }  // namespace aisc

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,52 +22,68 @@ Tensor last_position(Tensor x) {
 
 }  // namespace
 
-double forward_backward(Gpt& model, const Tensor& tokens, const Tensor& targets, const Pass& pass,
-                        double loss_factor) {
-  const auto layers = model.layers();
-  std::vector<Saved> saved(layers.size() + 1);  // one a layer, the last for the loss
-  Tensor x = tokens.share();
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    x = layers[i]->forward(std::move(x), saved[i], pass);
-  const double loss = model.loss().forward(std::move(x), targets, saved.back());
-
-  Tensor dx = model.loss().backward(saved.back(), loss_factor);
-  for (std::size_t i = layers.size(); i-- > 0;)
-    dx = layers[i]->backward(std::move(dx), saved[i], pass);
-  return loss;
-}
-
-Tensor forward(const Gpt& model, const Tensor& tokens) {
-  Tensor x = tokens.share();
-  Saved nothing = Saved::nothing();
-  for (const auto& layer : model.layers())
-    x = layer->forward(std::move(x), nothing, {.training = false});
+Tensor forward_layers(const Model& model, Tensor x, std::span<Saved> saved, const Pass& pass,
+                      Hooks hooks) {
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    for (LayerHook* hook : hooks) hook->before_forward(i, pass);
+    x = model.layers[i]->forward(std::move(x), saved[i], pass);
+    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
+      (*hook)->after_forward(i, pass, saved[i]);
+  }
   return x;
 }
 
-Tensor forward_cached(const Gpt& model, const Tensor& tokens, KeyValueCache& cache) {
+Tensor backward_layers(const Model& model, Tensor dy, std::span<Saved> saved, const Pass& pass,
+                       Hooks hooks) {
+  for (std::size_t i = model.layers.size(); i-- > 0;) {
+    for (LayerHook* hook : hooks) hook->before_backward(i, pass, saved[i]);
+    dy = model.layers[i]->backward(std::move(dy), saved[i], pass);
+    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook) (*hook)->after_backward(i, pass);
+    if (hooks.empty() || !pass.last_micro_batch) continue;
+    const auto complete = [i, all = std::vector(hooks.begin(), hooks.end())] {
+      for (LayerHook* hook : all) hook->complete(i);
+    };
+    pass.deferred ? pass.deferred->push(complete) : complete();
+  }
+  return dy;
+}
+
+double forward_backward(const Model& model, const Tensor& tokens, const Tensor& targets,
+                        const Pass& pass, double loss_factor, Hooks hooks) {
+  std::vector<Saved> saved(model.layers.size() + 1);  // one a layer, the last for the loss
+  Tensor x = forward_layers(model, tokens.share(), saved, pass, hooks);
+  const double loss = model.loss->forward(std::move(x), targets, saved.back());
+  backward_layers(model, model.loss->backward(saved.back(), loss_factor), saved, pass, hooks);
+  return loss;
+}
+
+Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks) {
+  std::vector<Saved> nothing;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) nothing.push_back(Saved::nothing());
+  return forward_layers(model, tokens.share(), nothing, {.training = false}, hooks);
+}
+
+Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache) {
   const std::int64_t T = tokens.shape()[-1], first = cache.length();
-  const std::int64_t room = std::min(model.config().context, cache.capacity());
   if (T < 1) fail("forward_cached: there are no tokens, expected 1 or more");
-  if (first + T > room)
-    fail(fmt::format("forward_cached: {} tokens after {} are {}, the context has room for {}", T,
-                     first, first + T, room));
-  const Pass pass{.training = false, .first_token = first, .cache = &cache};
+  if (first + T > cache.capacity())
+    fail(fmt::format("forward_cached: {} tokens after {} are {}, the cache has room for {}", T,
+                     first, first + T, cache.capacity()));
+  const Pass pass{.training = false, .tokens = {.first = first}, .cache = &cache};
   Saved nothing = Saved::nothing();
-  const auto layers = model.layers();
-  const auto& head = layers.back();
   Tensor x = tokens.share();
-  for (const auto& layer : layers.first(layers.size() - 1))
+  for (const auto& layer : model.layers) {
+    if (layer == model.layers.back()) x = last_position(std::move(x));
     x = layer->forward(std::move(x), nothing, pass);
-  x = head->forward(last_position(std::move(x)), nothing, pass);  // (B, 1, V)
+  }
   cache.advance(T);
   const Shape logits{x.shape()[0], x.shape()[2]};
   return std::move(x).reshaped(logits);
 }
 
-double evaluate(const Gpt& model, const Tensor& tokens, const Tensor& targets) {
+double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks) {
   Saved nothing = Saved::nothing();
-  return model.loss().forward(forward(model, tokens), targets, nothing);
+  return model.loss->forward(forward(model, tokens, hooks), targets, nothing);
 }
 
 }  // namespace aisc

@@ -1,28 +1,37 @@
-// The loop over the layers: one micro-batch forward and backward on one rank. Everything that later
-// modules do (buckets, sharding, recomputation, pipelines) is another such loop.
+// The loop over the layers: one micro-batch forward and backward on one rank. What later modules
+// add to it (buckets, sharding, offload, traces) is a hook; what repeats it (pipelines) calls its
+// halves.
 #pragma once
 
-#include "common/nn/gpt.h"
 #include "common/nn/key_value_cache.h"
+#include "common/nn/model.h"
 
 namespace aisc {
 
+// x through all layers, each of which remembers in its own `saved` (one a layer) what its backward
+// needs; and dy back through them, which adds to the gradients of their parameters. Hooks see each
+// layer; model.h says when.
+Tensor forward_layers(const Model& model, Tensor x, std::span<Saved> saved, const Pass& pass,
+                      Hooks hooks = {});
+Tensor backward_layers(const Model& model, Tensor dy, std::span<Saved> saved, const Pass& pass,
+                       Hooks hooks = {});
+
 // Runs tokens, targets (B, T) I32 forward and backward and returns the sum of the losses in nats.
-// The gradients of loss_factor * that sum are added to the parameters' grads. Keeps one Saved per
-// layer.
-double forward_backward(Gpt& model, const Tensor& tokens, const Tensor& targets, const Pass& pass,
-                        double loss_factor);
+// The gradients of loss_factor * that sum are added to the parameters' grads.
+double forward_backward(const Model& model, const Tensor& tokens, const Tensor& targets,
+                        const Pass& pass, double loss_factor, Hooks hooks = {});
 
 // The logits (B, T, table_rows) of tokens (B, T); nothing is kept, dropout is off.
-Tensor forward(const Gpt& model, const Tensor& tokens);
+Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks = {});
 
 // The same for a sequence that grows: tokens (B, T), the next T of it, follow those in the cache
 // and are added to it. Returns the logits (B, table_rows) of the last position only: a prompt's
-// others are not asked for, and the head is the largest product. Throws Error for no tokens, for
-// more than the model's context or the cache have room for, and for another model's cache.
-Tensor forward_cached(const Gpt& model, const Tensor& tokens, KeyValueCache& cache);
+// others are not asked for, and the head, the last layer, is the largest product. Throws Error for
+// no tokens, for more than the model's context or the cache have room for, and for another model's
+// cache.
+Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache);
 
 // The sum of the losses, without gradients.
-double evaluate(const Gpt& model, const Tensor& tokens, const Tensor& targets);
+double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks = {});
 
 }  // namespace aisc

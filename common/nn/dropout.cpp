@@ -1,16 +1,9 @@
 #include "common/nn/dropout.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "common/core/error.h"
-
 namespace aisc {
-
-Dropout::Dropout(const Rank& rank, std::string name, double rate, std::uint64_t seed)
-    : rank_(rank), name_(std::move(name)), rate_(rate), seed_(seed) {
-  if (!(rate >= 0 && rate < 1))
-    fail("dropout: rate is " + std::to_string(rate) + ", expected 0 <= rate < 1");
-}
 
 // Element (b, t, c) of the global batch has index b * 2^32 + t * C + c in the step's stream,
 // whoever holds it and whatever the length of the sequence on this rank.
@@ -20,10 +13,15 @@ Tensor Dropout::apply(Tensor x, const Pass& pass) const {
   const Philox random(seed_, name_, pass.step);
   Tensor y = output_like(x);
   const std::int64_t samples = x.shape()[0], width = x.shape()[-1];
+  const std::int64_t tokens = x.count() / std::max<std::int64_t>(samples * width, 1);
   for (std::int64_t b = 0; b < samples; ++b) {
-    const auto first = (static_cast<std::uint64_t>(pass.first_sample + b) << 32) +
-                       static_cast<std::uint64_t>(pass.first_token * width);
-    ops::dropout(y.rows(b, b + 1), x.rows(b, b + 1), rate_, random, first);
+    for (std::int64_t t = 0, end = 0; t < tokens; t = end) {  // a run of tokens
+      end = t < pass.tokens.split ? std::min(pass.tokens.split, tokens) : tokens;
+      const auto first = (static_cast<std::uint64_t>(pass.first_sample + b) << 32) +
+                         static_cast<std::uint64_t>(pass.tokens.position(t) * width);
+      const std::int64_t at = (b * tokens + t) * width, count = (end - t) * width;
+      ops::dropout(y.view().flat(at, count), x.view().flat(at, count), rate_, random, first);
+    }
   }
   return y;
 }

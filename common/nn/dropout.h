@@ -8,7 +8,8 @@ namespace aisc {
 class Dropout final : public Layer {
  public:
   // 0 <= rate < 1; at rate 0, or outside training, the layer is the identity.
-  Dropout(const Rank& rank, std::string name, double rate, std::uint64_t seed);
+  Dropout(const Rank& rank, std::string name, double rate, std::uint64_t seed)
+      : Layer(rank, std::move(name)), rate_(rate), seed_(seed) {}
 
   Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;  // (B, T, C), in place
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
@@ -16,8 +17,6 @@ class Dropout final : public Layer {
  private:
   Tensor apply(Tensor x, const Pass& pass) const;
 
-  Rank rank_;
-  std::string name_;
   double rate_;
   std::uint64_t seed_;
 };

@@ -12,11 +12,6 @@
 
 namespace aisc {
 
-struct FlatRange {
-  std::int64_t begin = 0, end = 0;  // elements of the flat buffer
-  std::int64_t count() const { return end - begin; }
-};
-
 struct FlatUnit {
   std::string name;
   FlatRange range;                    // padding included

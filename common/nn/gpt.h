@@ -1,14 +1,12 @@
-// GPT-2's architecture (Radford et al., 2019) as a list of layers; the loop over them is outside.
+// GPT-2's architecture (Radford et al., 2019): a list of layers, made of parts.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
-#include "common/nn/cross_entropy.h"
-#include "common/nn/embedding.h"
-#include "common/nn/layer.h"
+#include "common/nn/model.h"
 
 namespace aisc {
 
@@ -23,31 +21,39 @@ struct GptConfig {
   // Model FLOPs of one token, forward and backward: 6 N + 12 L C T, with N the weights in matrix
   // products, the padded head included (facts/gpt2; Chowdhery et al., "PaLM", 2022, appendix B).
   double flops_per_token(std::int64_t tokens) const;
+  // Projections that end in the residual stream start smaller, so that its variance does not grow
+  // with the number of layers: 2 L of them add up.
+  double residual_stddev() const;
   // Throws Error for sizes that are not positive or do not divide.
   void validate() const;
 };
 
-// embedding, dropout, blocks, a last layer norm, and the head that shares the embedding's table.
-// Declares its parameters; a ParameterStore over units() gives them memory.
-class Gpt {
- public:
-  Gpt(const Rank& rank, const GptConfig& config);
-
-  const GptConfig& config() const { return config_; }
-  std::span<const std::unique_ptr<Layer>> layers() const { return layers_; }
-  const CrossEntropy& loss() const { return loss_; }
-  // In forward order: the tied table alone, the positions, one unit a block, the last norm.
-  std::vector<Unit> units() const;
-
- private:
-  // `unit` is the name of the unit that the layer's parameters make; empty: it has none of its own.
-  void add(std::string unit, std::unique_ptr<Layer> layer);
-
-  GptConfig config_;
-  std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<std::string> unit_names_;  // by layer
-  Embedding* embedding_;                 // layers_[0]
-  CrossEntropy loss_;
+// How the layers of a GPT are made: other parts are other models (split over ranks, with experts,
+// with scores that are stored), and the way in which they are put together stays.
+struct GptParts {
+  struct Wanted {
+    const Rank& rank;
+    std::string name;  // with which the names of its parameters begin
+    const GptConfig& config;
+    const GptParts& parts;
+  };
+  using Make = std::function<std::unique_ptr<Layer>(const Wanted&)>;
+  Make norm, core, attention, mlp, block;
+  std::int64_t recompute_blocks = 0;  // so many in sequence keep their input alone; 0: keep all
 };
+// LayerNorm; the fused causal core between the products of queries, keys and values, head-major,
+// (3C, C), and the projection; an MLP of 4 C hidden columns; and all of them in a Block.
+GptParts gpt2_parts();
+
+// Blocks begin .. end of a model: a stage of a pipeline.
+struct BlockRange {
+  std::int64_t begin = 0, end = -1;  // -1: the last
+};
+
+// Embedding, positions, dropout (where the first block is), blocks, then a last norm, the head that
+// shares the embedding's table and the loss (where the last is). Declares its parameters; a
+// ParameterStore over make_units() gives them memory. Throws Error for sizes that do not fit.
+Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts = gpt2_parts(),
+               BlockRange blocks = {});
 
 }  // namespace aisc

@@ -1,6 +1,7 @@
 #include "common/nn/layer.h"
 
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "common/core/error.h"
@@ -24,8 +25,25 @@ Tensor Saved::pop() {
   return tensor;
 }
 
+std::int64_t Saved::bytes() const { return bytes_of({this, 1}); }
+
+std::int64_t bytes_of(std::span<const Saved> saved) {
+  std::set<const void*> counted;
+  std::int64_t bytes = 0;
+  for (const Saved& each : saved)
+    for (const Tensor& tensor : each.tensors_)
+      if (counted.insert(tensor.view().raw()).second)
+        bytes += static_cast<std::int64_t>(tensor.bytes());
+  return bytes;
+}
+
 void DeferredGrads::run_all() {
   for (const auto& product : std::exchange(products_, {})) product();
+}
+
+std::vector<Unit> Layer::units() {
+  std::vector<Parameter*> all = parameters();
+  return all.empty() ? std::vector<Unit>() : std::vector<Unit>{{name_, std::move(all)}};
 }
 
 Tensor output_like(const Tensor& x) {
@@ -34,7 +52,7 @@ Tensor output_like(const Tensor& x) {
 
 void weight_grad(const Pass& pass, Parameter& weight, Tensor dy, Tensor x) {
   const auto product = [&weight](const Tensor& left, const Tensor& right) {
-    ops::matmul(weight.grad, as_rows(left), as_rows(right),
+    ops::matmul(weight.grad(), as_rows(left), as_rows(right),
                 {.transpose = ops::Transpose::First, .into = weight.next_grad()});
   };
   if (!pass.deferred) return product(dy, x);

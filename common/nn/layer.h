@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/comm/rank.h"
@@ -26,12 +28,18 @@ class Saved {
   void push(Tensor tensor);
   Tensor pop();  // throws Error when empty: a backward without its forward
   std::size_t size() const { return tensors_.size(); }
-  void clear() { tensors_.clear(); }
+  std::span<Tensor> tensors() { return tensors_; }  // in the order in which they were pushed
+  std::int64_t bytes() const;                       // of memory: a storage counts once
 
  private:
+  friend std::int64_t bytes_of(std::span<const Saved> saved);
+
   bool keep_ = true;
   std::vector<Tensor> tensors_;
 };
+
+// Of all together: what one layer keeps is often what the layer before it made.
+std::int64_t bytes_of(std::span<const Saved> saved);
 
 // Weight gradients that wait to be computed: a zero-bubble pipeline runs them where it would idle.
 class DeferredGrads {
@@ -44,19 +52,39 @@ class DeferredGrads {
   std::vector<std::function<void()>> products_;
 };
 
-// Where in the run a forward or backward happens. Dropout draws by step and global position.
+// What layers read beside their input, and whose gradient they add to: an encoder's output.
+struct SideInput {
+  Tensor value;
+  Tensor grad;  // the gradient of value, summed over the layers; empty until one has added to it
+};
+
+// A loss that layers add to the model's: a router's balance. Backward adds the gradients of
+// factor * sum.
+struct ExtraLoss {
+  double factor = 0;
+  double sum = 0;  // forward adds to it, unless it is repeated
+};
+
+// Where in the run a forward or backward happens, and what there is beside the input. Dropout draws
+// by step and global position.
 struct Pass {
   bool training = true;
+  bool recompute = false;  // a forward that is repeated in a backward: counts nothing again
   std::uint64_t step = 0;
+  int micro_batch = 0;                // of the step,
+  bool last_micro_batch = true;       // after which its gradients are whole
   std::int64_t first_sample = 0;      // index of x's first row in the global batch
-  std::int64_t first_token = 0;       // index of x's first token in the sequence
+  ops::TokenRuns tokens = {};         // where x's tokens lie in the sequence
+  ConstView key_lengths = {};         // (B) I32: keys from there on are padding; empty: none is
   DeferredGrads* deferred = nullptr;  // null: weight gradients are computed at once
   KeyValueCache* cache = nullptr;     // null: all tokens of the sequence are in x
+  SideInput* side = nullptr;
+  ExtraLoss* extra = nullptr;
 };
 
 class Layer {
  public:
-  Layer() = default;
+  Layer(const Rank& rank, std::string name) : rank_(rank), name_(std::move(name)) {}
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
@@ -65,6 +93,16 @@ class Layer {
   // Returns dx and adds to the gradients of the layer's parameters. Pops what forward pushed.
   virtual Tensor backward(Tensor dy, Saved& saved, const Pass& pass) = 0;
   virtual std::vector<Parameter*> parameters() { return {}; }
+  // Those of other layers that it reads and adds gradients to: the tied head's table.
+  virtual std::vector<Parameter*> borrows() { return {}; }
+  // What is gathered and freed together: all of it, unless layers of their own are in it.
+  virtual std::vector<Unit> units();
+
+  const std::string& name() const { return name_; }  // "blocks.3": its parameters' begin with it
+
+ protected:
+  Rank rank_;
+  std::string name_;
 };
 
 // x (..., C) seen as rows (N, C).

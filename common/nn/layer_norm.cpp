@@ -5,7 +5,7 @@
 namespace aisc {
 
 LayerNorm::LayerNorm(const Rank& rank, const std::string& name, std::int64_t width)
-    : rank_(rank),
+    : Layer(rank, name),
       weight_(whole_parameter(name + ".weight", {width}, Init::constant(1), false)),
       bias_(whole_parameter(name + ".bias", {width}, Init::constant(0), false)) {}
 
@@ -15,7 +15,7 @@ Tensor LayerNorm::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
   Tensor y(x.shape(), x.dtype(), x.device());               // (..., C)
   Tensor mean({x.shape().rows()}, statistics, x.device());  // (N)
   Tensor rstd({x.shape().rows()}, statistics, x.device());  // (N)
-  ops::layer_norm(as_rows(y), mean, rstd, as_rows(x), weight_.value, bias_.value, kEpsilon);
+  ops::layer_norm(as_rows(y), mean, rstd, as_rows(x), weight_.value(), bias_.value(), kEpsilon);
   saved.push(std::move(x));
   saved.push(std::move(mean));
   saved.push(std::move(rstd));
@@ -28,8 +28,8 @@ Tensor LayerNorm::backward(Tensor dy, Saved& saved, const Pass& /*pass*/) {
   const ops::Into into = weight_.next_grad();
   bias_.next_grad();  // written together with the weight's
   Tensor dx = output_like(dy);
-  ops::layer_norm_backward(as_rows(dx), weight_.grad, bias_.grad, as_rows(dy), as_rows(x),
-                           weight_.value, mean, rstd, into);
+  ops::layer_norm_backward(as_rows(dx), weight_.grad(), bias_.grad(), as_rows(dy), as_rows(x),
+                           weight_.value(), mean, rstd, into);
   return dx;
 }
 

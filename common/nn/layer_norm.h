@@ -17,7 +17,6 @@ class LayerNorm final : public Layer {
   std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
 
  private:
-  Rank rank_;
   Parameter weight_, bias_;
 };
 

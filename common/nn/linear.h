@@ -7,26 +7,22 @@ namespace aisc {
 
 class Linear final : public Layer {
  public:
+  // The GELU between the two products of an MLP, which GPUs compute in the products: Behind the
+  // first, which keeps what the GELU is given for the second, Before which it stands, and whose
+  // backward takes it from there. One follows the other, with nothing that is kept between them.
+  enum class Gelu { None, Behind, Before };
+
   // weight (out, in), drawn N(0, stddev); bias (out), 0.
   Linear(const Rank& rank, const std::string& name, std::int64_t in, std::int64_t out,
-         double stddev = 0.02);
+         double stddev = 0.02, Gelu gelu = Gelu::None);
 
   Tensor forward(Tensor x, Saved& saved,
                  const Pass& pass) const override;  // (..., in) -> (..., out)
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
-
-  // The same with a GELU behind this layer, or in front of it, which GPUs compute in the product:
-  // gelu(x weight^T + bias); pushes x, then what gelu was given.
-  Tensor forward_then_gelu(Tensor x, Saved& saved) const;
-  // This layer's x was gelu(z) of the layer that pushed z: pops x and z, returns dz.
-  Tensor backward_through_gelu(Tensor dy, Saved& saved, const Pass& pass);
-
   std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
 
  private:
-  Tensor weights_backward(Tensor dy, Tensor x, Tensor dx, const Pass& pass);
-
-  Rank rank_;
+  Gelu gelu_;
   Parameter weight_, bias_;
 };
 

@@ -39,11 +39,16 @@ struct Parameter {
   bool decay = false;  // weight decay: matrices yes, biases and norms no
   Sync sync = Sync::Data;
 
-  View value;  // bound by the store, in the model's type
-  View grad;   // bound by the store; may be longer than the value's type
+  // What a store has bound: (shape), in the model's type; of the gradient that or a longer one.
+  // Both throw Error naming the parameter while nothing is bound.
+  const View& value() const { return bound(value_, "values"); }
+  const View& grad() const { return bound(grad_, "gradients"); }
+  void bind_value(View value) { value_ = value; }  // an empty view: unbinds
+  // What is bound counts as not written to.
+  void bind_grad(View grad) { grad_ = grad, has_grad = false; }
+
   // False until something was written to `grad` in this step.
   bool has_grad = false;
-
   // How the next contribution enters `grad`: the first of a step overwrites (which saves zeroing
   // and reading it), later ones accumulate. The caller then must write.
   ops::Into next_grad() {
@@ -51,10 +56,37 @@ struct Parameter {
     has_grad = true;
     return first ? ops::Into::Overwrite : ops::Into::Accumulate;
   }
+
+ private:
+  const View& bound(const View& view, const char* what) const;
+
+  View value_, grad_;
 };
 
 // A whole parameter: what most layers have on one rank.
 Parameter whole_parameter(std::string name, const Shape& shape, Init init, bool decay);
+// Part number `part` of `parts` equal ones along `dim`. Throws Error if they are not equal.
+Parameter split_parameter(std::string name, const Shape& global_shape, int dim, int part, int parts,
+                          Init init, bool decay);
+
+// Elements [begin, end): of a parameter as this rank has it, or of a flat buffer.
+struct FlatRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+
+// Elements `local` .. `local + count` of a rank's part are `global` .. of the whole.
+struct GlobalRun {
+  std::int64_t local, global, count;
+};
+// Where elements [begin, end) of this rank's part lie in the whole, in their order: one run for a
+// whole parameter or a split along dimension 0, one a row for a split along dimension 1. Throws
+// Error for a range outside the part.
+std::vector<GlobalRun> global_runs(const Parameter& p, FlatRange part);
+
+// Fills `out` (n) with the initial values of elements begin .. begin + n of this rank's part, drawn
+// from (seed, name, global index): the same for any split over ranks.
+void draw(View out, const Parameter& p, std::int64_t begin, std::uint64_t seed);
 
 // Parameters that are gathered, reduced and freed together: usually a layer's.
 struct Unit {

@@ -1,85 +1,87 @@
 #include "common/nn/parameter_store.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
-#include "common/core/rng.h"
+#include "common/core/error.h"
 
 namespace aisc {
-namespace {
-
-// The global index of a parameter's local element: splitting dimension d into ranges leaves the
-// dimensions before d (`outer`) as they are and shortens each run of the rest.
-struct GlobalIndex {
-  explicit GlobalIndex(const Parameter& p) {
-    if (p.split_dim < 0) return;
-    std::int64_t inner = 1;
-    for (int d = p.split_dim + 1; d < p.shape.rank(); ++d) inner *= p.shape[d];
-    local_run = p.shape[p.split_dim] * inner;
-    global_run = p.global_shape[p.split_dim] * inner;
-    offset = p.split_begin * inner;
-  }
-  std::uint64_t operator()(std::int64_t i) const {
-    if (local_run == 0) return static_cast<std::uint64_t>(i);
-    return static_cast<std::uint64_t>(i / local_run * global_run + i % local_run + offset);
-  }
-  std::int64_t local_run = 0, global_run = 0, offset = 0;
-};
-
-// Into `values` of the host.
-template <class T>
-void draw_normal(View values, const Parameter& p, std::uint64_t seed) {
-  const Philox random(seed, p.name);
-  const GlobalIndex global(p);
-  T* value = values.data<T>();
-  const std::int64_t count = p.shape.count();
-  const auto drawn = static_cast<std::uint64_t>(p.init.drawn);  // -1: more than there can be
-#pragma omp parallel for
-  for (std::int64_t i = 0; i < count; ++i)
-    value[i] = static_cast<T>(global(i) < drawn ? p.init.value * random.normal(global(i)) : 0.0);
-}
-
-}  // namespace
-
-Parameter whole_parameter(std::string name, const Shape& shape, Init init, bool decay) {
-  Parameter p;
-  p.name = std::move(name);
-  p.shape = p.global_shape = shape;
-  p.init = init;
-  p.decay = decay;
-  return p;
-}
 
 ParameterStore::ParameterStore(Device& device, std::vector<Unit> units, const Options& options)
-    : units_(std::move(units)), layout_(units_, options.ranks) {
-  values_ = Tensor::zeros({layout_.count()}, options.value_dtype, device, Purpose::Parameters);
-  if (options.gradients)
-    grads_ = Tensor::zeros({layout_.count()}, options.grad_dtype, device, Purpose::Gradients);
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    for (std::size_t i = 0; i < units_[u].parameters.size(); ++i) {
-      Parameter& p = *units_[u].parameters[i];
-      const FlatRange range = layout_.units()[u].parameters[i];
-      p.value = values_.view().flat(range.begin, range.count()).reshaped(p.shape);
-      if (options.gradients)
-        p.grad = grads_.view().flat(range.begin, range.count()).reshaped(p.shape);
-      p.has_grad = false;
-      parameters_.push_back(&p);
-    }
+    : units_(std::move(units)),
+      layout_(units_, options.ranks),
+      values_{"values", options.value_dtype, &Parameter::bind_value},
+      grads_{"gradients", options.grad_dtype, &Parameter::bind_grad} {
+  for (const Unit& unit : units_)
+    parameters_.insert(parameters_.end(), unit.parameters.begin(), unit.parameters.end());
+  for (const Parameter* p : parameters_)
+    if (p->sync != parameters_[0]->sync)
+      fail("ParameterStore: the gradients of " + p->name +
+           " add up over other ranks than those of " + parameters_[0]->name +
+           ", expected one group of ranks a store");
+  const auto allocate = [&](Memory& memory, bool wanted, Purpose purpose) {
+    memory.units.resize(units_.size());
+    if (wanted) memory.all = Tensor::zeros({layout_.count()}, memory.dtype, device, purpose);
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      point(memory, u, wanted ? of_unit(memory, u) : View());
+  };
+  allocate(values_, options.values, Purpose::Parameters);
+  allocate(grads_, options.gradients, Purpose::Gradients);
+}
+
+void ParameterStore::point(const Memory& memory, std::size_t unit, View flat) {
+  const FlatUnit& place = layout_.units()[unit];
+  for (std::size_t i = 0; i < units_[unit].parameters.size(); ++i) {
+    Parameter& p = *units_[unit].parameters[i];
+    const FlatRange& range = place.parameters[i];
+    (p.*memory.point)(
+        flat ? flat.flat(range.begin - place.range.begin, range.count()).reshaped(p.shape) : flat);
   }
+}
+
+void ParameterStore::bind(Memory& memory, std::size_t unit, Tensor flat) {
+  const FlatUnit& place = layout_.units().at(unit);
+  if (memory.all || memory.units[unit])
+    fail(fmt::format("ParameterStore: the {} of unit {} have memory already", memory.what,
+                     place.name));
+  if (flat.count() != place.range.count() || flat.dtype() != memory.dtype)
+    fail(fmt::format("ParameterStore: {} of unit {}: found {} x {}, expected {} x {}", memory.what,
+                     place.name, flat.count(), name_of(flat.dtype()), place.range.count(),
+                     name_of(memory.dtype)));
+  point(memory, unit, flat);
+  memory.units[unit] = std::move(flat);
+}
+
+Tensor ParameterStore::unbind(Memory& memory, std::size_t unit) {
+  if (!memory.units.at(unit))
+    fail(fmt::format("ParameterStore: no {} are bound to unit {}", memory.what,
+                     layout_.units()[unit].name));
+  point(memory, unit, View());
+  return std::exchange(memory.units[unit], Tensor());
+}
+
+View ParameterStore::all(const Memory& memory) const {
+  if (!memory.all)
+    fail(fmt::format("ParameterStore: the {} are bound unit by unit, or not at all", memory.what));
+  return memory.all;
+}
+
+View ParameterStore::of_unit(const Memory& memory, std::size_t unit) const {
+  const FlatUnit& place = layout_.units().at(unit);
+  if (memory.all) return memory.all.view().flat(place.range.begin, place.range.count());
+  if (!memory.units[unit])
+    fail(fmt::format("ParameterStore: the {} of unit {} are not bound", memory.what, place.name));
+  return memory.units[unit];
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
-  CpuDevice host;
-  for (const Parameter* p : parameters_) {
-    if (p->init.kind == Init::Kind::Constant) {
-      ops::fill(p->value, p->init.value);
-      continue;
-    }
-    Device& device = p->value.device();
-    const Tensor drawn = device.is_host() ? Tensor() : Tensor(p->shape, p->value.dtype(), host);
-    const View values = drawn ? drawn.view() : p->value;
-    dispatch(values.dtype(), [&](auto type) { draw_normal<decltype(type)>(values, *p, seed); });
-    if (drawn) device.copy(p->value, drawn);
-  }
+  for (std::size_t u = 0; u < units_.size(); ++u) initialize(u, seed);
+}
+
+void ParameterStore::initialize(std::size_t unit, std::uint64_t seed) {
+  for (const Parameter* p : units_.at(unit).parameters)
+    draw(p->value().reshaped({p->shape.count()}), *p, 0, seed);
 }
 
 void ParameterStore::clear_grads() {
@@ -87,8 +89,15 @@ void ParameterStore::clear_grads() {
 }
 
 void ParameterStore::complete_grads() {
-  for (Parameter* p : parameters_)
-    if (p->next_grad() == ops::Into::Overwrite) p->grad.device().zero(p->grad);
+  for (std::size_t u = 0; u < units_.size(); ++u) complete_grads(u);
+}
+
+void ParameterStore::complete_grads(std::size_t unit) {
+  for (Parameter* p : units_.at(unit).parameters)
+    if (!p->has_grad) {
+      p->grad().device().zero(p->grad());
+      p->has_grad = true;
+    }
 }
 
 std::int64_t ParameterStore::parameter_count() const {

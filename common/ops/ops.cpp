@@ -251,10 +251,10 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
   checks.kernels().embedding(out, table, ids, into);
 }
 
-void token_positions(View ids, std::int64_t first) {
+void token_positions(View ids, const TokenRuns& runs) {
   if (!ids || ids.shape().rank() != 2 || ids.dtype() != DType::I32)
     fail("token_positions: ids must be a (B, T) tensor of I32");
-  kernels_of(ids.device()).token_positions(ids, first);
+  kernels_of(ids.device()).token_positions(ids, runs);
 }
 
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "common/core/rng.h"
 #include "common/core/tensor.h"
@@ -114,8 +115,17 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
 
 // out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Throws Error naming an id outside [0, V).
 void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite);
-// ids (B, T) I32: ids[b, t] = first + t.
-void token_positions(View ids, std::int64_t first);
+// Where the tokens of a rank lie in the sequence: in one run, or in two that follow each other in
+// memory alone (the zigzag of ring attention, which gives each rank an early and a late part).
+struct TokenRuns {
+  std::int64_t first = 0;                                         // of token 0
+  std::int64_t split = std::numeric_limits<std::int64_t>::max();  // tokens of the first run
+  std::int64_t second = 0;                                        // of token `split`
+
+  std::int64_t position(std::int64_t t) const { return t < split ? first + t : second + t - split; }
+};
+// ids (B, T) I32: ids[b, t] = runs.position(t).
+void token_positions(View ids, const TokenRuns& runs);
 // dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32
 // where dout is shorter. A row's contributions are summed in F32 in the order of N and rounded
 // once.

@@ -1,5 +1,6 @@
 #include "common/optim/optimizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/ops/ops.h"
@@ -13,7 +14,7 @@ View flattened(const View& x) { return x.reshaped({x.count()}); }
 
 void add_state(std::vector<Optimizer::State>& state, const OptimizerSlice& slice,
                const Tensor& tensor, const char* what) {
-  if (tensor) state.push_back({slice.name + "/" + what, tensor});
+  if (tensor) state.push_back({slice.name + "/" + what, tensor, slice.parameter, slice.begin});
 }
 
 }  // namespace
@@ -21,8 +22,33 @@ void add_state(std::vector<Optimizer::State>& state, const OptimizerSlice& slice
 std::vector<OptimizerSlice> slices_of(std::span<Parameter* const> parameters) {
   std::vector<OptimizerSlice> slices;
   for (const Parameter* p : parameters)
-    slices.push_back({p->name, flattened(p->value), flattened(p->grad), p->decay});
+    slices.push_back({p->name, flattened(p->value()), flattened(p->grad()), p->decay, p, 0});
   return slices;
+}
+
+std::vector<OptimizerSlice> slices_in(const Unit& unit, const FlatUnit& place,
+                                      const FlatRange& range, View values, ConstView grads) {
+  std::vector<OptimizerSlice> slices;
+  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
+    const Parameter& p = *unit.parameters[i];
+    const std::int64_t begin = std::max(range.begin, place.parameters[i].begin);
+    const std::int64_t count = std::min(range.end, place.parameters[i].end) - begin;
+    if (count > 0)
+      slices.push_back({p.name, values.flat(begin - range.begin, count),
+                        grads.flat(begin - range.begin, count), p.decay, &p,
+                        begin - place.parameters[i].begin});
+  }
+  return slices;
+}
+
+void write_part(View whole, ConstView part, const Parameter& p, std::int64_t begin) {
+  for (const GlobalRun& run : global_runs(p, {begin, begin + part.count()}))
+    part.device().copy(whole.flat(run.global, run.count), part.flat(run.local - begin, run.count));
+}
+
+void read_part(View part, ConstView whole, const Parameter& p, std::int64_t begin) {
+  for (const GlobalRun& run : global_runs(p, {begin, begin + part.count()}))
+    part.device().copy(part.flat(run.local - begin, run.count), whole.flat(run.global, run.count));
 }
 
 void Optimizer::step(const OptimizerStep& options) { do_step(options, ++steps_); }

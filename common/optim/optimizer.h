@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/core/tensor.h"
-#include "common/nn/parameter.h"
+#include "common/nn/flat_layout.h"
 
 namespace aisc {
 
@@ -18,10 +18,24 @@ struct OptimizerSlice {
   View weight;         // (n), the model's type
   ConstView gradient;  // (n), the weight's type or F32
   bool decay = false;
+  // Elements begin .. begin + n of this parameter, as this rank has it; null: of none that is
+  // known.
+  const Parameter* parameter = nullptr;
+  std::int64_t begin = 0;
 };
 
 // One slice a parameter: the serial program's choice.
 std::vector<OptimizerSlice> slices_of(std::span<Parameter* const> parameters);
+// The slices of a unit that lie in `range` of the flat buffer, a shard of it, whose values and
+// gradients these are (range.count()). Padding is in none of them.
+std::vector<OptimizerSlice> slices_in(const Unit& unit, const FlatUnit& place,
+                                      const FlatRange& range, View values, ConstView grads);
+
+// Copies `part` (n), elements begin .. begin + n of this rank's part of a parameter or of its
+// state, to their places in the whole (global count), and back: for checkpoints of the whole. Of
+// one type.
+void write_part(View whole, ConstView part, const Parameter& p, std::int64_t begin);
+void read_part(View part, ConstView whole, const Parameter& p, std::int64_t begin);
 
 struct OptimizerStep {
   double learning_rate;
@@ -44,6 +58,8 @@ class Optimizer {
   struct State {
     std::string name;
     View value;
+    const Parameter* parameter;  // of the slice
+    std::int64_t begin;
   };
   virtual std::vector<State> state() const = 0;
 

@@ -75,8 +75,6 @@ void TrainConfig::validate(int ranks) const {
                      model.dtype == DType::F32 ? "" : name_of(model.dtype) + std::string(" or ")));
 }
 
-// Of a token a block keeps 16 C: the inputs of both norms and what these make of them, queries,
-// keys and values, what attention makes of them, and the hidden layer's 4 C before and after GELU.
 TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
   const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
   const auto V = static_cast<double>(model.table_rows()), T = static_cast<double>(model.context);
@@ -85,7 +83,10 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
   const std::size_t state = (statistics == model.dtype ? 2 : 3) * size_of(statistics);
   const std::int64_t share = (batch + ranks - 1) / ranks;
   const auto samples = static_cast<double>((share + micro_batches - 1) / micro_batches);
-  const double of_a_token = 16 * L * C + 2 * C + std::max(V + C, 9 * C);  // and what goes back
+  // Beside what blocks keep: the last norm's two, the logits and a gradient; or, later, what is
+  // remade and the gradients of a block's output and of its hidden layer.
+  const double of_a_token = recompute.kept_per_token(model) +
+                            std::max(V + 3 * C, recompute.remade_per_token(model) + 5 * C);
   return {.model = parameters *
                    static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state),
           .activations = samples * T * of_a_token * static_cast<double>(size_of(model.dtype))};
@@ -98,8 +99,8 @@ SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts) 
 Trainer::Trainer(const Rank& rank, const TrainConfig& config)
     : rank_(rank),
       config_(validated(config, rank.world.size())),
-      model_(rank, config.model),
-      store_(rank.device, model_.units(),
+      model_(make_gpt(rank, config.model, config.recompute.parts())),
+      store_(rank.device, make_units(model_),
              {.value_dtype = config.model.dtype, .grad_dtype = config.gradient_dtype}),
       optimizer_(
           drawn(store_, config.seed),
@@ -111,9 +112,8 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config)
 
 void Trainer::take_weights() {
   for (const Optimizer::State& state : optimizer_.state())
-    for (const Parameter* p : store_.parameters())
-      if (state.name == p->name + "/master")
-        ops::cast(state.value, p->value.reshaped({p->value.count()}));
+    if (state.name.ends_with("/master"))
+      ops::cast(state.value, state.parameter->value().flat(state.begin, state.value.count()));
 }
 
 void Trainer::resume(std::int64_t steps, std::int64_t samples) {
@@ -129,7 +129,10 @@ StepReport Trainer::step(const BatchSampler& data) {
   store_.clear_grads();
   for (std::int64_t m = 0; m < config_.micro_batches; ++m) {
     const SampleRange part = part_of(mine, m, config_.micro_batches);
-    const Pass pass{.step = static_cast<std::uint64_t>(step), .first_sample = part.begin};
+    const Pass pass{.step = static_cast<std::uint64_t>(step),
+                    .micro_batch = static_cast<int>(m),
+                    .last_micro_batch = m + 1 == config_.micro_batches,
+                    .first_sample = part.begin};
     const auto span = rank_.trace.span("other", fmt::format("micro-batch {}", m));
     const Batch batch = [&] {
       const auto data_span = rank_.trace.span("data");
@@ -182,6 +185,12 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
 double Trainer::flops_per_step() const {
   return config_.model.flops_per_token(config_.model.context) *
          static_cast<double>(config_.batch * config_.model.context);
+}
+
+double Trainer::hardware_flops_per_step() const {
+  const std::int64_t context = config_.model.context;
+  return flops_per_step() + config_.recompute.repeated_flops_per_token(config_.model, context) *
+                                static_cast<double>(config_.batch * context);
 }
 
 }  // namespace aisc

@@ -11,11 +11,13 @@
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/schedule.h"
+#include "common/train/recompute.h"
 
 namespace aisc {
 
 struct TrainConfig {
   GptConfig model;
+  Recompute recompute;                // in the backward pass, instead of kept
   DType gradient_dtype = DType::F32;  // the model's type, or F32 beside a shorter one
   std::int64_t batch = 16;            // samples of `model.context` tokens per step, over all ranks
   std::int64_t micro_batches = 1;     // parts a rank's share is computed in; divides batch
@@ -78,20 +80,21 @@ class Trainer {
   std::int64_t steps_taken() const { return optimizer_.steps(); }
   std::int64_t samples_taken() const { return samples_; }
   const TrainConfig& config() const { return config_; }
-  Gpt& model() { return model_; }
-  const Gpt& model() const { return model_; }
+  const Model& model() const { return model_; }
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
   const Optimizer& optimizer() const { return optimizer_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
   double flops_per_step() const;
+  // With what is computed a second time, where it is recomputed.
+  double hardware_flops_per_step() const;
 
  private:
   void sum_over_ranks(StepReport& report);
 
   Rank rank_;
   TrainConfig config_;
-  Gpt model_;
+  Model model_;
   ParameterStore store_;
   AdamW optimizer_;
   CosineSchedule schedule_;

@@ -150,15 +150,17 @@ using Tokens = std::vector<std::int32_t>;
 
 // The greedy continuation by whole forward passes over the window that generate() documents: all
 // that was seen, or the last half of the context each time it is full.
-Tokens greedy_uncached(const Gpt& model, const Tokens& prompt, std::int64_t count, Device& device) {
-  const std::int64_t context = model.config().context, V = model.config().vocabulary;
+Tokens greedy_uncached(const TestGpt& gpt, const Tokens& prompt, std::int64_t count,
+                       Device& device) {
+  const std::int64_t context = gpt.config.context, V = gpt.config.vocabulary;
   Tokens window = prompt, result;
   for (std::int64_t i = 0; i < count; ++i) {
     if (static_cast<std::int64_t>(window.size()) > context)
       window.assign(window.end() - std::max<std::int64_t>(context / 2, 1), window.end());
     const auto T = static_cast<std::int64_t>(window.size());
     const Tensor tokens = std::move(ids_tensor(window, device)).reshaped({1, T});
-    const std::vector<double> logits = to_doubles(as_rows(forward(model, tokens)).rows(T - 1, T));
+    const std::vector<double> logits =
+        to_doubles(as_rows(forward(gpt.model, tokens)).rows(T - 1, T));
     const auto best = std::max_element(logits.begin(), logits.begin() + V);
     window.push_back(static_cast<std::int32_t>(best - logits.begin()));
     result.push_back(window.back());
@@ -179,8 +181,9 @@ TEST_P(Generate, IsTheGreedyTextOfTheUncachedForward) {
     const NoLeak no_leak(world.device);
     for (const Tokens& prompt : {Tokens{3}, Tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
                                  Tokens{12, 0, 11, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6}}) {
-      EXPECT_EQ(generate(world.rank, gpt.model, prompt, {.tokens = 40, .temperature = 0}),
-                greedy_uncached(gpt.model, prompt, 40, world.device))
+      EXPECT_EQ(
+          generate(world.rank, gpt.model, gpt.config, prompt, {.tokens = 40, .temperature = 0}),
+          greedy_uncached(gpt, prompt, 40, world.device))
           << "context " << context << ", prompt of " << prompt.size();
     }
   }
@@ -195,7 +198,7 @@ TEST_P(Generate, PassesOneTokenAtATime) {
   TestGpt gpt(world, config);
   const auto peak = [&](std::int64_t count) {
     world.device.reset_peaks();
-    EXPECT_EQ(generate(world.rank, gpt.model, Tokens{3}, {.tokens = count}).size(),
+    EXPECT_EQ(generate(world.rank, gpt.model, gpt.config, Tokens{3}, {.tokens = count}).size(),
               static_cast<std::size_t>(count));
     return world.device.ledger().total.peak_bytes;
   };
@@ -206,24 +209,25 @@ TEST_P(Generate, RepeatsWithTheSameSeed) {
   TestWorld world(GetParam());
   TestGpt gpt(world, odd_config());
   const GenerateOptions options{.tokens = 30, .temperature = 1, .seed = 3};
-  const Tokens a = generate(world.rank, gpt.model, Tokens{1, 2}, options);
+  const Tokens a = generate(world.rank, gpt.model, gpt.config, Tokens{1, 2}, options);
   EXPECT_EQ(a.size(), 30u);
-  EXPECT_EQ(a, generate(world.rank, gpt.model, Tokens{1, 2}, options));
-  EXPECT_NE(a, generate(world.rank, gpt.model, Tokens{1, 2},
+  EXPECT_EQ(a, generate(world.rank, gpt.model, gpt.config, Tokens{1, 2}, options));
+  EXPECT_NE(a, generate(world.rank, gpt.model, gpt.config, Tokens{1, 2},
                         {.tokens = 30, .temperature = 1, .seed = 4}));
-  EXPECT_EQ(generate(world.rank, gpt.model, Tokens{1, 2}, {.tokens = 0}), Tokens{});
+  EXPECT_EQ(generate(world.rank, gpt.model, gpt.config, Tokens{1, 2}, {.tokens = 0}), Tokens{});
 }
 
 TEST(GenerateOnTheCpu, StopsWhenAskedAndAtTheEndOfTheText) {
   TestWorld world;
   TestGpt gpt(world, odd_config());
   const GenerateOptions options{.tokens = 30, .temperature = 1, .seed = 3};
-  const Tokens all = generate(world.rank, gpt.model, Tokens{1}, options);
+  const Tokens all = generate(world.rank, gpt.model, gpt.config, Tokens{1}, options);
   Tokens seen;
-  const Tokens some = generate(world.rank, gpt.model, Tokens{1}, options, [&](std::int32_t token) {
-    seen.push_back(token);
-    return seen.size() < 5;
-  });
+  const Tokens some =
+      generate(world.rank, gpt.model, gpt.config, Tokens{1}, options, [&](std::int32_t token) {
+        seen.push_back(token);
+        return seen.size() < 5;
+      });
   EXPECT_EQ(some, Tokens(all.begin(), all.begin() + 5));
   EXPECT_EQ(seen, some);
 
@@ -231,7 +235,7 @@ TEST(GenerateOnTheCpu, StopsWhenAskedAndAtTheEndOfTheText) {
   with_end.end_of_text = all[7];
   const auto end = std::find(all.begin(), all.end(), all[7]);
   seen.clear();
-  EXPECT_EQ(generate(world.rank, gpt.model, Tokens{1}, with_end,
+  EXPECT_EQ(generate(world.rank, gpt.model, gpt.config, Tokens{1}, with_end,
                      [&](std::int32_t token) {
                        seen.push_back(token);
                        return true;
@@ -249,7 +253,7 @@ TEST(GenerateOnTheCpu, DrawsOnlyClasses) {
     const std::int64_t expected = classes == 4 ? 4 : 13;
     std::vector<int> counts(16);
     for (const std::int32_t token :
-         generate(world.rank, gpt.model, Tokens{12},
+         generate(world.rank, gpt.model, gpt.config, Tokens{12},
                   {.tokens = 300, .temperature = 100, .classes = classes}))
       ++counts[static_cast<std::size_t>(token)];
     for (std::int64_t i = 0; i < 16; ++i)
@@ -262,7 +266,8 @@ TEST(GenerateOnTheCpu, NamesWhatItCannotContinue) {
   TestGpt gpt(world, odd_config());
   const auto says = [&](const Tokens& prompt, const GenerateOptions& options,
                         const std::vector<std::string>& fragments) {
-    EXPECT_TRUE(error_says([&] { generate(world.rank, gpt.model, prompt, options); }, fragments));
+    EXPECT_TRUE(error_says([&] { generate(world.rank, gpt.model, gpt.config, prompt, options); },
+                           fragments));
   };
   says({}, {}, {"prompt is empty"});
   says({1, 13}, {}, {"prompt[1] is 13", "token < 13"});

@@ -133,7 +133,7 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   const SavedModel saved(other.rank, weights, DType::F32);
   EXPECT_EQ(other.device.ledger()[Purpose::Gradients].peak_bytes, 0);
   // The padding of the vocabulary may differ, the logits of its tokens may not.
-  const auto logits = [&](TestWorld& of, const Gpt& model) {
+  const auto logits = [&](TestWorld& of, const Model& model) {
     const Tensor all = forward(model, random_tokens(of.device, 2, 5, config.model.vocabulary, 3));
     const std::vector<double> values = to_doubles(all);
     std::vector<double> known;
@@ -166,7 +166,7 @@ TEST(RunCheckpointOf, PaddingIsZeroFromTheStart) {
   for (int i = 0; i < 3; ++i) {
     const Parameter& table = *trainer.parameters().parameters()[0];
     ASSERT_EQ(table.shape[0], 16);
-    for (const double x : to_doubles(table.value.rows(13, 16))) EXPECT_EQ(x, 0.0);
+    for (const double x : to_doubles(table.value().rows(13, 16))) EXPECT_EQ(x, 0.0);
     trainer.step(data);
   }
 }

@@ -105,7 +105,7 @@ TEST_P(TorchFixture, GradientsAreAutograds) {
   EXPECT_NEAR(loss, torch_loss, kRelative * torch_loss);
   EXPECT_EQ(gpt_.store.parameters().size(), file_.entries().size());
   for (const Parameter* p : gpt_.store.parameters())
-    EXPECT_TRUE(as_expected(expected_, "grad.", *p, p->grad, gpt_.config())) << p->name;
+    EXPECT_TRUE(as_expected(expected_, "grad.", *p, p->grad(), gpt_.config)) << p->name;
 }
 
 TEST_P(TorchFixture, FiveStepsEndAtTheSameWeights) {
@@ -132,17 +132,17 @@ TEST_P(TorchFixture, FiveStepsEndAtTheSameWeights) {
   }
   EXPECT_EQ(clipped, 3u);  // and two steps are not
   for (const Parameter* p : gpt_.store.parameters())
-    EXPECT_TRUE(as_expected(expected_, "after.", *p, p->value, gpt_.config())) << p->name;
+    EXPECT_TRUE(as_expected(expected_, "after.", *p, p->value(), gpt_.config)) << p->name;
 }
 
 TEST_P(TorchFixture, PaddingOfTheTableStaysZero) {
-  const GptConfig& config = gpt_.config();
+  const GptConfig& config = gpt_.config;
   AdamW adamw(slices_of(gpt_.store.parameters()), {.weight_decay = 0.1});
   forward_backward_of(0);
   adamw.step({.learning_rate = 0.1});
   const Parameter& table = *gpt_.store.parameters().front();
   ASSERT_EQ(table.name, "wte.weight");
-  for (const View& padded : {table.grad, table.value})
+  for (const View& padded : {table.grad(), table.value()})
     for (const double x : to_doubles(padded.rows(config.vocabulary, config.table_rows())))
       ASSERT_EQ(x, 0.0);
 }

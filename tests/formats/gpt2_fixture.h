@@ -39,22 +39,23 @@ struct FileGpt {
   // The sizes are the file's; `multiple` pads the table.
   FileGpt(TestWorld& world, const Safetensors& file, DType dtype, std::int64_t multiple = 128)
       : FileGpt(world, file, with(gpt2_config(file), dtype, multiple)) {}
-  FileGpt(TestWorld& world, const Safetensors& file, const GptConfig& config)
-      : model(world.rank, config),
-        store(world.device, model.units(),
+  FileGpt(TestWorld& world, const Safetensors& file, const GptConfig& sizes)
+      : config(sizes),
+        model(make_gpt(world.rank, config)),
+        store(world.device, make_units(model),
               {.value_dtype = config.dtype, .grad_dtype = config.dtype}) {
     read_gpt2_weights(file, config, store);
   }
-  const GptConfig& config() const { return model.config(); }
 
-  Gpt model;
+  GptConfig config;
+  Model model;
   ParameterStore store;
 
  private:
-  static GptConfig with(GptConfig config, DType dtype, std::int64_t multiple) {
-    config.dtype = dtype;
-    config.vocabulary_multiple = multiple;
-    return config;
+  static GptConfig with(GptConfig sizes, DType dtype, std::int64_t multiple) {
+    sizes.dtype = dtype;
+    sizes.vocabulary_multiple = multiple;
+    return sizes;
   }
 };
 

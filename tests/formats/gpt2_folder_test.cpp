@@ -25,7 +25,7 @@ using nlohmann::json;
   const auto &x = a.store.parameters(), &y = b.store.parameters();
   if (x.size() != y.size()) return ::testing::AssertionFailure() << x.size() << ", " << y.size();
   for (std::size_t i = 0; i < x.size(); ++i)
-    if (x[i]->name != y[i]->name || !same_bits(x[i]->value, y[i]->value))
+    if (x[i]->name != y[i]->name || !same_bits(x[i]->value(), y[i]->value()))
       return ::testing::AssertionFailure() << x[i]->name;
   return ::testing::AssertionSuccess();
 }
@@ -75,13 +75,13 @@ TEST_F(Gpt2Folder, HoldsTheBitsThatWereReadInEveryType) {
   for (const DType dtype : {DType::F64, DType::F32, DType::BF16, DType::F16}) {
     TestWorld world;
     const FileGpt first(world, hugging_face(), dtype);
-    write_gpt2_weights(folder_.path(), first.config(), first.store);
+    write_gpt2_weights(folder_.path(), first.config, first.store);
     const Safetensors written(path("model.safetensors"));
     EXPECT_EQ(contents(written), contents(hugging_face()));
     for (const SafetensorsEntry& e : written.entries()) EXPECT_EQ(e.dtype, name_of(dtype));
     EXPECT_EQ(written.metadata().at("format"), "pt");  // transformers asks for it
     const FileGpt second(world, written, dtype);
-    EXPECT_EQ(second.config().heads, 4);
+    EXPECT_EQ(second.config.heads, 4);
     EXPECT_TRUE(same_model(first, second)) << name_of(dtype);
   }
 }
@@ -93,7 +93,7 @@ TEST_F(Gpt2Folder, HoldsHuggingFacesBytesInHuggingFacesType) {
     TestWorld world;
     const Safetensors theirs = hugging_face(variant);
     const FileGpt gpt(world, theirs, dtype);
-    write_gpt2_weights(folder_.path(), gpt.config(), gpt.store);
+    write_gpt2_weights(folder_.path(), gpt.config, gpt.store);
     const Safetensors ours(path("model.safetensors"));
     for (const SafetensorsEntry& e : theirs.entries())
       EXPECT_TRUE(same_bits(tensor_of(ours, e.name, device_, dtype),
@@ -105,7 +105,7 @@ TEST_F(Gpt2Folder, HoldsHuggingFacesBytesInHuggingFacesType) {
 TEST_F(Gpt2Folder, DescribesTheModelAsTransformersDoes) {
   TestWorld world;
   const FileGpt gpt(world, hugging_face(), DType::BF16);
-  write_gpt2_weights(folder_.path(), gpt.config(), gpt.store, 44);
+  write_gpt2_weights(folder_.path(), gpt.config, gpt.store, 44);
   const json ours = json::parse(read_file(path("config.json")));
   const json theirs = json::parse(read_file(fixture("huggingface_gpt2/config.json")));
   for (const char* key : {"architectures", "model_type", "activation_function", "n_layer", "n_head",
@@ -114,7 +114,7 @@ TEST_F(Gpt2Folder, DescribesTheModelAsTransformersDoes) {
   EXPECT_EQ(ours.at("torch_dtype"), "bfloat16");
   EXPECT_EQ(ours.at("eos_token_id"), 44);
   EXPECT_EQ(ours.at("bos_token_id"), 44);
-  write_gpt2_weights(folder_.path(), gpt.config(), gpt.store);
+  write_gpt2_weights(folder_.path(), gpt.config, gpt.store);
   EXPECT_TRUE(json::parse(read_file(path("config.json"))).at("eos_token_id").is_null());
 }
 

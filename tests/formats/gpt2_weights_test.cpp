@@ -25,10 +25,10 @@ std::vector<double> logits_of(const FileGpt& gpt, std::int64_t T) {
     device.copy(tokens.rows(b, b + 1).reshaped({T}), all.view().flat(b * all.shape()[1], T));
   const Tensor logits = forward(gpt.model, tokens);  // (B, T, table_rows)
   const auto padded = to_doubles(logits);
-  const auto rows = static_cast<std::size_t>(gpt.config().table_rows());
+  const auto rows = static_cast<std::size_t>(gpt.config.table_rows());
   std::vector<double> values;
   for (std::size_t i = 0; i < padded.size(); ++i)
-    if (i % rows < static_cast<std::size_t>(gpt.config().vocabulary)) values.push_back(padded[i]);
+    if (i % rows < static_cast<std::size_t>(gpt.config.vocabulary)) values.push_back(padded[i]);
   return values;
 }
 
@@ -54,11 +54,11 @@ std::vector<double> expected_logits(const std::string& name, std::int64_t T) {
 TEST(Gpt2Weights, GiveHuggingFacesLogits) {
   TestWorld world;
   const FileGpt gpt(world, hugging_face(), DType::F64);
-  EXPECT_EQ(gpt.config().layers, 2);
-  EXPECT_EQ(gpt.config().heads, 4);  // in config.json only
-  EXPECT_EQ(gpt.config().width, 20);
-  EXPECT_EQ(gpt.config().context, 16);
-  EXPECT_EQ(gpt.config().vocabulary, 45);
+  EXPECT_EQ(gpt.config.layers, 2);
+  EXPECT_EQ(gpt.config.heads, 4);  // in config.json only
+  EXPECT_EQ(gpt.config.width, 20);
+  EXPECT_EQ(gpt.config.context, 16);
+  EXPECT_EQ(gpt.config.vocabulary, 45);
   EXPECT_TRUE(close(logits_of(gpt, 16), expected_logits("logits", 16), kLogits));
 }
 
@@ -103,8 +103,8 @@ TEST(Gpt2Weights, FillThePaddingOfTheTableWithZeros) {
   const FileGpt gpt(world, hugging_face(), DType::F32);
   const Parameter& table = *gpt.store.parameters().front();
   ASSERT_EQ(table.shape, (Shape{128, 20}));
-  for (const double x : to_doubles(table.value.rows(45, 128))) ASSERT_EQ(x, 0.0);
-  for (const Parameter* p : gpt.store.parameters()) EXPECT_FALSE(has_nan(p->value)) << p->name;
+  for (const double x : to_doubles(table.value().rows(45, 128))) ASSERT_EQ(x, 0.0);
+  for (const Parameter* p : gpt.store.parameters()) EXPECT_FALSE(has_nan(p->value())) << p->name;
 }
 
 // Two heads of two columns. Theirs are the columns q00 q01 q10 q11, k00 ..., v00 ... v11 (head,
@@ -146,15 +146,16 @@ TEST(Gpt2Weights, FuseQueriesKeysAndValuesHeadByHead) {
 TEST(Gpt2Weights, GoToHuggingFacesLayoutAndBack) {
   TestWorld world;
   TestGpt gpt(world, odd_config());
-  const GptConfig& config = gpt.model.config();
+  const GptConfig& config = gpt.config;
   const Parameter& table = *gpt.store.parameters().front();
-  for (double& x : table.value.rows(config.vocabulary, config.table_rows()).values<double>()) x = 0;
+  for (double& x : table.value().rows(config.vocabulary, config.table_rows()).values<double>())
+    x = 0;
   for (const Parameter* p : gpt.store.parameters()) {
     const Tensor theirs(gpt2_tensor(p->name, config).shape, DType::F64, world.device);
     const Tensor back(p->shape, DType::F64, world.device);
-    to_gpt2(theirs, p->value, p->name, config);
+    to_gpt2(theirs, p->value(), p->name, config);
     from_gpt2(back, theirs, p->name, config);
-    EXPECT_TRUE(same_bits(back, p->value)) << p->name;
+    EXPECT_TRUE(same_bits(back, p->value())) << p->name;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/comm/rank.h"
 #include "common/nn/driver.h"
+#include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"
@@ -58,10 +59,11 @@ inline Tensor random_tokens(Device& device, std::int64_t B, std::int64_t T, std:
 }
 
 struct TestGpt {
-  TestGpt(TestWorld& world, const GptConfig& config, std::uint64_t seed = 1,
-          DType grad_dtype = DType::F64)
-      : model(world.rank, config),
-        store(world.device, model.units(),
+  TestGpt(TestWorld& world, const GptConfig& sizes, std::uint64_t seed = 1,
+          DType grad_dtype = DType::F64, const GptParts& parts = gpt2_parts())
+      : config(sizes),
+        model(make_gpt(world.rank, config, parts)),
+        store(world.device, make_units(model),
               {.value_dtype = config.dtype, .grad_dtype = grad_dtype}) {
     store.initialize(seed);
     // Biases and norms start at 0 and 1, where wrong gradients can hide: move everything a little.
@@ -71,7 +73,8 @@ struct TestGpt {
     write_doubles(store.values(), values);
   }
 
-  Gpt model;
+  GptConfig config;
+  Model model;
   ParameterStore store;
 };
 

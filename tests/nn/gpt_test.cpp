@@ -57,7 +57,7 @@ TEST_P(GptGradient, MatchesCentralDifferencesInEveryParameter) {
     const auto& units = gpt.store.layout().units();
     while (slot == units[unit].parameters.size()) ++unit, slot = 0;
     const FlatRange range = units[unit].parameters[slot++];
-    EXPECT_TRUE(check_gradient(run, p->value.reshaped({p->value.count()}),
+    EXPECT_TRUE(check_gradient(run, p->value().reshaped({p->value().count()}),
                                analytic.view().flat(range.begin, range.count()),
                                {.step = 1e-5, .tolerance = 1e-7, .samples = 12}))
         << p->name;
@@ -153,8 +153,8 @@ TEST_P(GptOnDevices, LaterTokensDoNotChangeEarlierLogitsByOneBit) {
 TEST_P(GptOnDevices, UntrainedLossIsAboutTheLogarithmOfTheVocabulary) {
   TestWorld world(GetParam());
   const GptConfig config{.layers = 2, .heads = 2, .width = 32, .context = 32, .vocabulary = 256};
-  Gpt model(world.rank, config);
-  ParameterStore store(world.device, model.units(), {});
+  const Model model = make_gpt(world.rank, config);
+  ParameterStore store(world.device, make_units(model), {});
   store.initialize(1);
   const Tensor tokens = random_tokens(world.device, 4, 32, 256, 2);
   const Tensor targets = random_tokens(world.device, 4, 32, 256, 3);
@@ -165,14 +165,14 @@ TEST(Gpt, CountsItsParametersAsPublished) {
   TestWorld world;
   GptConfig config;  // GPT-2, 124M
   config.vocabulary_multiple = 1;
-  const Gpt model(world.rank, config);
+  const Model model = make_gpt(world.rank, config);
   std::int64_t count = 0;
-  for (const Unit& unit : model.units())
+  for (const Unit& unit : make_units(model))
     for (const Parameter* p : unit.parameters) count += p->shape.count();
   EXPECT_EQ(count, 124'439'808);
-  EXPECT_EQ(model.units().size(), 15u);  // table, positions, 12 blocks, last norm
-  EXPECT_EQ(model.units()[2].name, "blocks.0");
-  EXPECT_EQ(model.units()[14].name, "norm");
+  EXPECT_EQ(make_units(model).size(), 15u);  // table, positions, 12 blocks, last norm
+  EXPECT_EQ(make_units(model)[2].name, "blocks.0");
+  EXPECT_EQ(make_units(model)[14].name, "norm");
 }
 
 TEST(Gpt, CountsFlopsByTheUsualConvention) {
@@ -205,8 +205,8 @@ TEST(Gpt, ActivationsGrowLinearlyWithTheLengthOfTheSequence) {
                            .context = T,
                            .vocabulary = 16,
                            .vocabulary_multiple = 1};
-    Gpt model(world.rank, config);
-    ParameterStore store(world.device, model.units(), {});
+    const Model model = make_gpt(world.rank, config);
+    ParameterStore store(world.device, make_units(model), {});
     store.initialize(1);
     const Tensor tokens = random_tokens(world.device, 1, T, 16, 2);
     const Tensor targets = random_tokens(world.device, 1, T, 16, 3);
@@ -228,7 +228,7 @@ TEST(Gpt, NamesSizesThatDoNotFit) {
   GptConfig config = odd_config();
   config.heads = 4;
   try {
-    const Gpt model(world.rank, config);
+    const Model model = make_gpt(world.rank, config);
     FAIL() << "15 columns were split over 4 heads";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("width 15 is not a multiple of heads 4"),

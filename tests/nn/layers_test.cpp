@@ -7,7 +7,12 @@
 #include <tuple>
 
 #include "common/nn/block.h"
+#include "common/nn/cross_entropy.h"
+#include "common/nn/dropout.h"
 #include "common/nn/embedding.h"
+#include "common/nn/layer_norm.h"
+#include "common/nn/linear.h"
+#include "common/nn/sequence.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/compare.h"
 #include "tests/support/error_says.h"
@@ -35,9 +40,10 @@ void check_layer(const LayerCase& layer_case, DeviceKind kind, Pass pass) {
   ParameterStore store(world.device, {{"layer", layer->parameters()}},
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
   for (std::size_t i = 0; i < store.parameters().size(); ++i)
-    world.device.copy(store.parameters()[i]->value.reshaped({store.parameters()[i]->shape.count()}),
-                      random_tensor({store.parameters()[i]->shape.count()}, DType::F64,
-                                    world.device, store.parameters()[i]->name, 0.5));
+    world.device.copy(
+        store.parameters()[i]->value().reshaped({store.parameters()[i]->shape.count()}),
+        random_tensor({store.parameters()[i]->shape.count()}, DType::F64, world.device,
+                      store.parameters()[i]->name, 0.5));
   const Tensor x = random_tensor(layer_case.input, DType::F64, world.device, "x");
   const auto forward = [&](Saved& saved) { return layer->forward(x.clone(), saved, pass); };
   Saved saved;
@@ -54,7 +60,7 @@ void check_layer(const LayerCase& layer_case, DeviceKind kind, Pass pass) {
   EXPECT_TRUE(same_bits(dy, weights)) << "backward changed a dy that others hold";
   EXPECT_TRUE(check_gradient(loss, x, dx, check)) << layer_case.name << ": dx";
   for (const Parameter* p : store.parameters())
-    EXPECT_TRUE(check_gradient(loss, p->value, p->grad, check)) << p->name;
+    EXPECT_TRUE(check_gradient(loss, p->value(), p->grad(), check)) << p->name;
 
   // A second contribution accumulates: everything doubles.
   const std::vector<double> once = to_doubles(store.grads());
@@ -78,7 +84,7 @@ class LayerGradient : public ::testing::TestWithParam<std::tuple<LayerCase, Devi
 TEST_P(LayerGradient, MatchesCentralDifferences) { check_layer(layer_, kind_, {}); }
 
 TEST_P(LayerGradient, MatchesCentralDifferencesAtAnotherStepAndPosition) {
-  check_layer(layer_, kind_, {.step = 9, .first_sample = 3, .first_token = 2});
+  check_layer(layer_, kind_, {.step = 9, .first_sample = 3, .tokens = {.first = 2}});
 }
 
 const LayerCase kLayers[] = {
@@ -97,20 +103,20 @@ const LayerCase kLayers[] = {
     {"Attention",
      {2, 5, 6},
      [](const Rank& rank) {
-       return std::make_unique<CausalSelfAttention>(
-           rank, "attention", CausalSelfAttention::Options{.width = 6, .heads = 3, .dropout = 0.2});
+       const GptParts parts = gpt2_parts();
+       return parts.attention({rank, "attention", {.heads = 3, .width = 6, .dropout = 0.2}, parts});
      }},
     {"Mlp",
      {2, 3, 4},
      [](const Rank& rank) {
-       return std::make_unique<Mlp>(rank, "mlp",
-                                    Mlp::Options{.width = 4, .hidden = 9, .dropout = 0.2});
+       const GptParts parts = gpt2_parts();
+       return parts.mlp({rank, "mlp", {.heads = 1, .width = 4, .dropout = 0.2}, parts});
      }},
     {"Block",
      {2, 4, 6},
      [](const Rank& rank) {
-       return std::make_unique<Block>(rank, "blocks.0",
-                                      Block::Options{.width = 6, .heads = 2, .dropout = 0.2});
+       const GptParts parts = gpt2_parts();
+       return parts.block({rank, "blocks.0", {.heads = 2, .width = 6, .dropout = 0.2}, parts});
      }},
 };
 
@@ -131,12 +137,16 @@ INSTANTIATE_TEST_SUITE_P(All, LayersOnDevices, ::testing::ValuesIn(device_kinds(
 
 TEST_P(LayersOnDevices, EmbeddingGradientOfBothTablesMatchesCentralDifferences) {
   TestWorld world(GetParam());
-  Embedding layer(world.rank, "", 5, 5, 6, 3, DType::F64);
-  ParameterStore store(world.device, {{"embedding", layer.parameters()}},
+  const auto layers =
+      in_sequence(world.rank, "embedding",
+                  std::make_unique<Embedding>(world.rank, token_table(5, 5, 3), DType::F64),
+                  std::make_unique<Positions>(world.rank, 6, 3));
+  Layer& layer = *layers;
+  ParameterStore store(world.device, layer.units(),
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
   store.initialize(1);
   Tensor tokens = ids_tensor({0, 4, 4, 1, 4, 0}, world.device).reshaped({2, 3});
-  const Pass pass{.first_token = 2};
+  const Pass pass{.tokens = {.first = 2}};
   Saved saved;
   const Tensor y = layer.forward(tokens.share(), saved, pass);
   EXPECT_EQ(y.shape(), (Shape{2, 3, 3}));
@@ -147,7 +157,7 @@ TEST_P(LayersOnDevices, EmbeddingGradientOfBothTablesMatchesCentralDifferences) 
     return dot(layer.forward(tokens.share(), nothing, pass), weights);
   };
   for (const Parameter* p : store.parameters())
-    EXPECT_TRUE(check_gradient(loss, p->value, p->grad)) << p->name;
+    EXPECT_TRUE(check_gradient(loss, p->value(), p->grad())) << p->name;
 }
 
 TEST_P(LayersOnDevices, CrossEntropyGradientMatchesCentralDifferences) {
@@ -176,8 +186,8 @@ TEST_P(LayersOnDevices, DropoutDrawsTheSameMaskForAnySplitOfTheBatchAndTheSequen
   const Tensor whole = layer.forward(ones(4, 6), nothing, {.step = 2});
   for (std::int64_t b = 0; b < 4; b += 2)
     for (std::int64_t t = 0; t < 6; t += 3) {
-      const Tensor part =
-          layer.forward(ones(2, 3), nothing, {.step = 2, .first_sample = b, .first_token = t});
+      const Tensor part = layer.forward(ones(2, 3), nothing,
+                                        {.step = 2, .first_sample = b, .tokens = {.first = t}});
       for (std::int64_t i = 0; i < 2; ++i)
         EXPECT_TRUE(
             same_bits(part.view().flat(i * 9, 9), whole.view().flat(((b + i) * 6 + t) * 3, 9)));
@@ -197,6 +207,27 @@ TEST(Saved, AsksForAForwardBeforeABackward) {
   EXPECT_TRUE(error_says([&] { saved.pop(); }, {"Saved", "without its forward"}));
 }
 
+// A part that does nothing: what it returns is what others hold, too.
+class Same final : public Layer {
+ public:
+  explicit Same(const Rank& rank) : Layer(rank, "same") {}
+  Tensor forward(Tensor x, Saved&, const Pass&) const override { return x; }
+  Tensor backward(Tensor dy, Saved&, const Pass&) override { return dy; }
+};
+
+TEST_P(LayersOnDevices, BlockWritesIntoNothingThatAPartReturnsShared) {
+  TestWorld world(GetParam());
+  const auto same = [&] { return std::make_unique<Same>(world.rank); };
+  Block block(world.rank, "block", same(), same(), same(), same());
+  const Tensor x = random_tensor({2, 3, 4}, DType::F32, world.device, "x"), before = x.clone();
+  Tensor four_times(x.shape(), x.dtype(), x.device());
+  ops::scale(four_times, x, 4);
+  Saved saved;
+  EXPECT_TRUE(same_bits(block.forward(x.share(), saved, {}), four_times));
+  EXPECT_TRUE(same_bits(block.backward(x.share(), saved, {}), four_times));
+  EXPECT_TRUE(same_bits(x, before));
+}
+
 // Of a block with C columns and n tokens are kept: the inputs of both norms and of the four
 // products, qkv, the attention's output (once: the projection's input is the same tensor) and the
 // MLP's hidden values before and after GELU: (1 + 1 + 3 + 1 + 1 + 1 + 4 + 4) n C numbers, and five
@@ -204,15 +235,16 @@ TEST(Saved, AsksForAForwardBeforeABackward) {
 TEST_P(LayersOnDevices, BlockKeepsSixteenNumbersPerTokenAndColumn) {
   TestWorld world(GetParam());
   constexpr std::int64_t B = 2, T = 8, C = 12, H = 3, n = B * T;
-  Block block(world.rank, "blocks.0", {.width = C, .heads = H});
-  ParameterStore store(world.device, {{"block", block.parameters()}}, {});
+  const GptParts parts = gpt2_parts();
+  const auto block = parts.block({world.rank, "blocks.0", {.heads = H, .width = C}, parts});
+  ParameterStore store(world.device, block->units(), {});
   store.initialize(1);
   Tensor x = random_tensor({B, T, C}, DType::F32, world.device, "x");
   const std::int64_t input = static_cast<std::int64_t>(x.bytes());
   const std::int64_t before = world.device.ledger()[Purpose::Activations].live_bytes - input;
   Saved saved;
   {
-    const Tensor y = block.forward(std::move(x), saved, {});
+    const Tensor y = block->forward(std::move(x), saved, {});
     EXPECT_EQ(y.owners(), 1);
   }
   EXPECT_TRUE(live_bytes_are(world.device, Purpose::Activations,

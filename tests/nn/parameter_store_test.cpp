@@ -50,14 +50,11 @@ TEST_P(StoreOnDevices, DrawsAnySplitAsPartOfTheWhole) {
   ParameterStore serial(device_, {{"unit", {&whole}}}, {.value_dtype = DType::F64});
   serial.initialize(3);
   for (const int dim : {0, 1}) {
-    for (std::int64_t part = 0; part < 2; ++part) {
-      Parameter shard = normal("weight", {6, 10});
-      shard.shape = Shape{6, 10}.with(dim, Shape{6, 10}[dim] / 2);
-      shard.split_dim = dim;
-      shard.split_begin = part * shard.shape[dim];
+    for (int part = 0; part < 2; ++part) {
+      Parameter shard = split_parameter("weight", {6, 10}, dim, part, 2, Init::normal(0.5), true);
       ParameterStore store(device_, {{"unit", {&shard}}}, {.value_dtype = DType::F64});
       store.initialize(3);
-      const std::vector<double> drawn = to_doubles(shard.value), all = to_doubles(whole.value);
+      const std::vector<double> drawn = to_doubles(shard.value()), all = to_doubles(whole.value());
       for (std::int64_t i = 0; i < shard.shape[0]; ++i)
         for (std::int64_t j = 0; j < shard.shape[1]; ++j) {
           const std::int64_t row = i + (dim == 0 ? shard.split_begin : 0);
@@ -73,12 +70,12 @@ TEST_P(StoreOnDevices, DrawsByNameAndSeed) {
   Parameter a = normal("a", {100}), b = normal("b", {100});
   ParameterStore store(device_, {{"unit", {&a, &b}}}, {});
   store.initialize(1);
-  const auto first = to_doubles(a.value);
-  EXPECT_NE(first, to_doubles(b.value));
+  const auto first = to_doubles(a.value());
+  EXPECT_NE(first, to_doubles(b.value()));
   store.initialize(2);
-  EXPECT_NE(first, to_doubles(a.value));
+  EXPECT_NE(first, to_doubles(a.value()));
   store.initialize(1);
-  EXPECT_EQ(first, to_doubles(a.value));
+  EXPECT_EQ(first, to_doubles(a.value()));
 }
 
 TEST_P(StoreOnDevices, TheFirstGradientOfAStepOverwritesTheNextAccumulates) {
@@ -86,11 +83,11 @@ TEST_P(StoreOnDevices, TheFirstGradientOfAStepOverwritesTheNextAccumulates) {
   ParameterStore store(device_, {{"unit", {&a, &b}}}, {});
   EXPECT_EQ(a.next_grad(), ops::Into::Overwrite);
   EXPECT_EQ(a.next_grad(), ops::Into::Accumulate);
-  ops::fill(a.grad, 5);
-  ops::fill(b.grad, 7);  // left over from an earlier step
+  ops::fill(a.grad(), 5);
+  ops::fill(b.grad(), 7);  // left over from an earlier step
   store.complete_grads();
-  EXPECT_EQ(to_doubles(a.grad), (std::vector<double>{5, 5}));
-  EXPECT_EQ(to_doubles(b.grad), (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(to_doubles(a.grad()), (std::vector<double>{5, 5}));
+  EXPECT_EQ(to_doubles(b.grad()), (std::vector<double>{0, 0, 0}));
   store.clear_grads();
   EXPECT_EQ(a.next_grad(), ops::Into::Overwrite);
 }
@@ -101,6 +98,141 @@ TEST_P(StoreOnDevices, BooksValuesAndGradientsByPurpose) {
                              {.value_dtype = DType::BF16, .grad_dtype = DType::F32});
   EXPECT_TRUE(live_bytes_are(device_, Purpose::Parameters, 2 * 64));
   EXPECT_TRUE(live_bytes_are(device_, Purpose::Gradients, 4 * 64));
+}
+
+// ---- memory that comes and goes -----------------------------------------------------------------
+
+constexpr ParameterStore::Options kNoMemory{
+    .value_dtype = DType::F64, .grad_dtype = DType::F64, .values = false, .gradients = false};
+
+TEST_P(StoreOnDevices, WithoutMemoryTakesNoneAndNamesWhatIsRead) {
+  Parameter a = normal("a", {64}), b = normal("b", {3, 5});
+  ParameterStore store(device_, {{"first", {&a}}, {"second", {&b}}}, kNoMemory);
+  EXPECT_TRUE(live_bytes_are(device_, Purpose::Parameters, 0));
+  EXPECT_TRUE(live_bytes_are(device_, Purpose::Gradients, 0));
+  EXPECT_EQ(store.parameter_count(), 64 + 15);
+  EXPECT_TRUE(error_says([&] { b.value(); }, {"parameter b", "values are not bound"}));
+  EXPECT_TRUE(error_says([&] { b.grad(); }, {"parameter b", "gradients are not bound"}));
+  EXPECT_TRUE(error_says([&] { store.initialize(1); }, {"parameter a", "not bound"}));
+  EXPECT_TRUE(error_says([&] { store.complete_grads(1); }, {"parameter b", "not bound"}));
+  EXPECT_TRUE(error_says([&] { store.values(1); }, {"values of unit second", "not bound"}));
+  EXPECT_TRUE(error_says([&] { store.grads(); }, {"gradients", "unit by unit"}));
+}
+
+TEST_P(StoreOnDevices, BoundUnitByUnitIsTheWholeStore) {
+  Parameter a = normal("a", {70}), b = normal("b", {3, 5}), c = normal("c", {7});
+  const std::vector<Unit> units{{"first", {&a, &b}}, {"second", {&c}}};
+  std::vector<double> whole;
+  {
+    ParameterStore store(device_, units, {.value_dtype = DType::F64, .ranks = 3});
+    store.initialize(5);
+    whole = to_doubles(store.values());
+  }
+  auto options = kNoMemory;
+  options.ranks = 3;
+  ParameterStore store(device_, units, options);
+  std::vector<double> parts;
+  for (std::size_t u = 0; u < 2; ++u) {
+    const std::int64_t count = store.layout().units()[u].range.count();
+    store.bind_values(u, Tensor::zeros({count}, DType::F64, device_, Purpose::Parameters));
+    store.initialize(u, 5);
+    EXPECT_TRUE(live_bytes_are(device_, Purpose::Parameters, 8 * count)) << "one unit at a time";
+    const std::vector<double> part = to_doubles(store.values(u));
+    parts.insert(parts.end(), part.begin(), part.end());
+    EXPECT_EQ(store.unbind_values(u).count(), count);
+  }
+  EXPECT_EQ(parts, whole);
+  EXPECT_TRUE(live_bytes_are(device_, Purpose::Parameters, 0));
+}
+
+TEST_P(StoreOnDevices, GradientsThatAreBoundCountAsNotWritten) {
+  Parameter a = normal("a", {64});
+  ParameterStore store(device_, {{"unit", {&a}}}, kNoMemory);
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    store.bind_grads(0, Tensor({64}, DType::F64, device_, Purpose::Gradients));
+    EXPECT_EQ(a.next_grad(), ops::Into::Overwrite);
+    EXPECT_EQ(a.next_grad(), ops::Into::Accumulate);
+    store.unbind_grads(0);
+  }
+}
+
+TEST_P(StoreOnDevices, RefusesWhatCannotBeBound) {
+  Parameter a = normal("a", {64});
+  ParameterStore store(device_, {{"unit", {&a}}}, kNoMemory);
+  const auto flat = [&](std::int64_t n, DType dtype) { return Tensor({n}, dtype, device_); };
+  const auto says = [&](auto&& f, const std::vector<std::string>& words) {
+    return error_says(f, words);
+  };
+  EXPECT_TRUE(says([&] { store.bind_values(0, flat(63, DType::F64)); },
+                   {"values of unit unit", "found 63 x F64", "expected 64 x F64"}));
+  EXPECT_TRUE(says([&] { store.bind_grads(0, flat(64, DType::F32)); },
+                   {"gradients of unit unit", "found 64 x F32", "expected 64 x F64"}));
+  EXPECT_TRUE(says([&] { store.unbind_values(0); }, {"no values", "unit unit"}));
+  store.bind_values(0, flat(64, DType::F64));
+  EXPECT_TRUE(says([&] { store.bind_values(0, flat(64, DType::F64)); }, {"have memory already"}));
+  EXPECT_THROW(store.bind_values(1, flat(64, DType::F64)), std::exception);
+  Parameter b = normal("b", {64});
+  ParameterStore owner(device_, {{"unit", {&b}}}, {});
+  EXPECT_TRUE(says([&] { owner.bind_values(0, flat(64, DType::F32)); }, {"have memory already"}));
+  EXPECT_TRUE(says([&] { owner.unbind_values(0); }, {"no values are bound"}));
+}
+
+// ---- parts of a parameter -----------------------------------------------------------------------
+
+TEST_P(StoreOnDevices, AnyPartOfAnySplitIsDrawnAsPartOfTheWhole) {
+  const auto drawn = [&](const Parameter& p, std::int64_t begin, std::int64_t count) {
+    const Tensor out({count}, DType::F64, device_);
+    draw(out, p, begin, 9);
+    return to_doubles(out);
+  };
+  const Init init = Init::normal(0.5, 40);  // the last 20 of 60 are padding
+  const std::vector<double> all = drawn(whole_parameter("weight", {6, 10}, init, true), 0, 60);
+  EXPECT_EQ(all[40], 0.0);
+  EXPECT_NE(all[39], 0.0);
+  for (const int dim : {0, 1})
+    for (int part = 0; part < 2; ++part) {
+      const Parameter p = split_parameter("weight", {6, 10}, dim, part, 2, init, true);
+      for (const auto& [begin, count] :
+           {std::pair(0, 30), std::pair(7, 11), std::pair(29, 1), std::pair(4, 0)}) {
+        const std::vector<double> found = drawn(p, begin, count);
+        for (int i = 0; i < count; ++i) {
+          const int row = (begin + i) / (dim == 0 ? 10 : 5),
+                    column = (begin + i) % (dim == 0 ? 10 : 5);
+          const int global =
+              (row + (dim == 0 ? 3 * part : 0)) * 10 + column + (dim == 1 ? 5 * part : 0);
+          EXPECT_EQ(found[std::size_t(i)], all[std::size_t(global)]) << dim << part << begin;
+        }
+      }
+    }
+}
+
+TEST(GlobalRuns, AreOneForAWholeParameterAndOneARowAlongDimension1) {
+  const auto text = [](const Parameter& p, FlatRange part) {
+    std::string all;
+    for (const GlobalRun& run : global_runs(p, part))
+      all += std::to_string(run.local) + ">" + std::to_string(run.global) + "x" +
+             std::to_string(run.count) + " ";
+    return all;
+  };
+  const Init init = Init::normal(1);
+  EXPECT_EQ(text(whole_parameter("w", {6, 10}, init, true), {7, 33}), "7>7x26 ");
+  EXPECT_EQ(text(split_parameter("w", {6, 10}, 0, 1, 2, init, true), {7, 30}), "7>37x23 ");
+  const Parameter columns = split_parameter("w", {3, 10}, 1, 1, 2, init, true);
+  EXPECT_EQ(text(columns, {0, 15}), "0>5x5 5>15x5 10>25x5 ");
+  EXPECT_EQ(text(columns, {3, 6}), "3>8x2 5>15x1 ");
+  EXPECT_EQ(text(columns, {4, 4}), "");
+  EXPECT_EQ(text(split_parameter("w", {3, 10}, 1, 0, 1, init, true), {3, 6}), "3>3x3 ");
+  EXPECT_TRUE(error_says([&] { global_runs(columns, {0, 16}); }, {"w", "[0, 16) of 15"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        split_parameter("w", {3, 10}, 1, 0, 4, init, true);
+      },
+      {"parameter w", "10 along dimension 1", "4 parts"}));
+  EXPECT_TRUE(error_says(
+      [&] {
+        split_parameter("w", {3, 10}, 1, 2, 2, init, true);
+      },
+      {"parameter w", "part 2 of 2"}));
 }
 
 }  // namespace

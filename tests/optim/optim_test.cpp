@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
+#include "common/nn/parameter_store.h"
 #include "common/optim/clip.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/schedule.h"
@@ -144,6 +146,84 @@ TEST(CosineSchedule, WarmsUpThenFallsToTheFloor) {
   EXPECT_NEAR(s.at(14), 0.1, 1e-15);
   EXPECT_NEAR(s.at(1000), 0.1, 1e-15);
   EXPECT_DOUBLE_EQ((CosineSchedule{.peak = 2.0, .total_steps = 1}.at(0)), 2.0);
+}
+
+// Two ranks that look after half of a unit each, with the same gradients as one that has all of it:
+// their states make up its state, and one that is read from it goes on as it does. The halves end
+// inside a parameter; BF16, so that there are masters.
+TEST_P(OptimizerSteps, StatesOfSlicesAreWrittenIntoACheckpointOfTheWholeAndReadFromIt) {
+  const ParameterStore::Options options{
+      .value_dtype = DType::BF16, .grad_dtype = DType::F32, .ranks = 2};
+  Parameter a = whole_parameter("a", {150}, Init::normal(1), true);
+  Parameter b = whole_parameter("b", {9, 5}, Init::normal(1), false);
+  ParameterStore store(device_, {{"unit", {&a, &b}}}, options);
+  store.initialize(1);
+  const auto set_gradients = [&](int step) {
+    std::vector<double> grads(static_cast<std::size_t>(store.grads().count()));
+    const Philox random(static_cast<std::uint64_t>(step), "gradients");
+    for (std::size_t i = 0; i < grads.size(); ++i) grads[i] = random.normal(i);
+    write_doubles(store.grads(), grads);
+  };
+  Tensor theirs({store.values().count()}, DType::BF16, device_);  // the two ranks' weights
+  device_.copy(theirs, store.values());
+  AdamW whole(slices_of(store.parameters()), {.weight_decay = 0.1});
+  const auto shard = [&](int rank) {
+    const FlatRange range = store.layout().shard(0, rank);
+    return AdamW(slices_in(store.units()[0], store.layout().units()[0], range,
+                           theirs.view().flat(range.begin, range.count()),
+                           store.grads().flat(range.begin, range.count())),
+                 {.weight_decay = 0.1});
+  };
+  // Each tensor of the whole's state, with what the ranks have of it.
+  const auto for_parts = [&](AdamW& of, const auto& visit) {
+    for (const Optimizer::State& part : of.state())
+      for (const Optimizer::State& all : whole.state())
+        if (all.name == part.name) visit(all, part);
+  };
+  AdamW first = shard(0), second = shard(1);
+  EXPECT_EQ(first.state().size(), 3u) << "128 of a's 150";
+  EXPECT_EQ(second.state().size(), 6u) << "a's rest, and b";
+  for (int step = 0; step < 3; ++step) {
+    set_gradients(step);
+    for (AdamW* each : {&whole, &first, &second}) each->step({.learning_rate = 0.01});
+  }
+  EXPECT_TRUE(same_bits(theirs, store.values()));
+
+  std::map<std::string, Tensor> checkpoint;
+  for (const Optimizer::State& state : whole.state())
+    checkpoint[state.name] = Tensor::zeros(state.value.shape(), state.value.dtype(), device_);
+  for (AdamW* each : {&first, &second})
+    for_parts(*each, [&](const Optimizer::State& all, const Optimizer::State& part) {
+      write_part(checkpoint[all.name], part.value, *part.parameter, part.begin);
+    });
+  for (const Optimizer::State& state : whole.state())
+    EXPECT_TRUE(same_bits(checkpoint[state.name], state.value)) << state.name;
+
+  AdamW again = shard(0), other = shard(1);
+  for (AdamW* each : {&again, &other}) {
+    for_parts(*each, [&](const Optimizer::State& all, const Optimizer::State& part) {
+      read_part(part.value, checkpoint[all.name], *part.parameter, part.begin);
+    });
+    each->resume(3);
+  }
+  set_gradients(3);
+  for (AdamW* each : {&whole, &again, &other}) each->step({.learning_rate = 0.01});
+  EXPECT_TRUE(same_bits(theirs, store.values())) << "they go on as the whole does";
+}
+
+TEST_P(OptimizerSteps, PartsAreWrittenIntoTheWholeAndReadFromIt) {
+  const Tensor whole({3, 10}, DType::F32, device_),
+      flat = random_tensor({30}, DType::F32, device_, "x");
+  const View all = whole.view().reshaped({30});
+  for (int part = 0; part < 2; ++part) {
+    const Parameter p = split_parameter("w", {3, 10}, 1, part, 2, Init::normal(1), true);
+    write_part(all, flat.view().flat(part * 15, 7), p, 0);
+    write_part(all, flat.view().flat(part * 15 + 7, 8), p, 7);
+    const Tensor back({15}, DType::F32, device_);
+    read_part(back, all, p, 0);
+    EXPECT_TRUE(same_bits(back, flat.view().flat(part * 15, 15)));
+  }
+  EXPECT_EQ(to_doubles(all)[5], to_doubles(flat)[15]) << "row 0, column 5: the second part's first";
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ inline RunRecord run(const TrainConfig& config, std::int64_t steps,
   RunRecord record;
   for (std::int64_t i = 0; i < steps; ++i) record.losses.push_back(trainer.step(data).loss);
   for (const Parameter* p : trainer.parameters().parameters()) {
-    record.gradients[p->name] = to_doubles(p->grad);
-    record.weights[p->name] = to_doubles(p->value);
+    record.gradients[p->name] = to_doubles(p->grad());
+    record.weights[p->name] = to_doubles(p->value());
   }
   return record;
 }

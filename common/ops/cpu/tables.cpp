@@ -122,10 +122,11 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
   });
 }
 
-void token_positions(View ids, std::int64_t first) {
+void token_positions(View ids, const ops::TokenRuns& runs) {
   const std::int64_t T = ids.shape()[-1];
   std::int32_t* id = ids.data<std::int32_t>();
-  for (std::int64_t i = 0; i < ids.count(); ++i) id[i] = static_cast<std::int32_t>(first + i % T);
+  for (std::int64_t i = 0; i < ids.count(); ++i)
+    id[i] = static_cast<std::int32_t>(runs.position(i % T));
 }
 
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {

@@ -54,9 +54,12 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     token_positions_kernel(std::int32_t* ids, std::int64_t count, std::int64_t T,
-                           std::int64_t first) {
+                           ops::TokenRuns runs) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < count) ids[i] = static_cast<std::int32_t>(first + i % T);
+  if (i >= count) return;
+  const std::int64_t t = i % T;
+  ids[i] =
+      static_cast<std::int32_t>(t < runs.split ? runs.first + t : runs.second + t - runs.split);
 }
 
 // A warp looks at one place of the sorted list and 32 n columns, and works where an id's list
@@ -137,10 +140,10 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
   });
 }
 
-void token_positions(View ids, std::int64_t first) {
+void token_positions(View ids, const ops::TokenRuns& runs) {
   launch_kernel("token_positions", stream_of(ids), blocks_for(ids.count(), kThreads), kThreads, 0,
                 token_positions_kernel, elements<std::int32_t>(ids), ids.count(), ids.shape()[-1],
-                first);
+                runs);
 }
 
 void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {

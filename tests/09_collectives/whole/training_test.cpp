@@ -45,8 +45,8 @@ Trained train(LaunchOptions options) {
     RunRecord record;
     for (int i = 0; i < kSteps; ++i) record.losses.push_back(trainer.step(data).loss);
     for (const Parameter* p : trainer.parameters().parameters()) {
-      record.gradients[p->name] = to_doubles(p->grad);
-      record.weights[p->name] = to_doubles(p->value);
+      record.gradients[p->name] = to_doubles(p->grad());
+      record.weights[p->name] = to_doubles(p->value());
     }
     if (rank.world.rank() != 0) return;
     const std::lock_guard lock(mutex);

@@ -1,0 +1,63 @@
+#include "common/train/recompute.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <utility>
+
+#include "common/core/error.h"
+#include "common/nn/sequence.h"
+
+namespace aisc {
+
+GptParts recompute_core(GptParts parts) {
+  parts.core = [core = std::move(parts.core)](const GptParts::Wanted& w) {
+    return std::make_unique<Recomputed>(w.rank, core(w));
+  };
+  return parts;
+}
+
+Recompute Recompute::parse(const std::string& text) {
+  if (text == "none") return {};
+  if (text == "block") return {.blocks = 1};
+  if (text == "core") return {.core = true};
+  Recompute every;
+  const char* const end = text.data() + text.size();
+  if (text.starts_with("every:") &&
+      std::from_chars(text.data() + 6, end, every.blocks).ptr == end && every.blocks > 0)
+    return every;
+  fail("recompute: found " + text +
+       ", expected none, block, core, or every:k for k blocks at a time");
+}
+
+std::string Recompute::to_string() const {
+  if (core) return "core";
+  return blocks == 0 ? "none" : blocks == 1 ? "block" : "every:" + std::to_string(blocks);
+}
+
+GptParts Recompute::parts() const {
+  GptParts parts = core ? recompute_core(gpt2_parts()) : gpt2_parts();
+  parts.recompute_blocks = blocks;
+  return parts;
+}
+
+double Recompute::repeated_flops_per_token(const GptConfig& model, std::int64_t tokens) const {
+  const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
+  const double scores = 4 * L * C * static_cast<double>(tokens);
+  return blocks > 0 ? 24 * L * C * C + scores : core ? scores : 0;
+}
+
+// Of a token a block keeps 16 C: the inputs of both norms and what these make of them, queries,
+// keys and values, what attention makes of them, and the hidden layer's 4 C before and after GELU.
+double Recompute::kept_per_token(const GptConfig& model) const {
+  const auto widths = blocks == 0 ? 16 * model.layers : (model.layers + blocks - 1) / blocks;
+  return static_cast<double>(widths * model.width);
+}
+
+double Recompute::remade_per_token(const GptConfig& model) const {
+  if (blocks == 0) return 0;
+  const auto widths = 16 * std::min(blocks, model.layers) - 1;  // their input was kept
+  return static_cast<double>(widths * model.width);
+}
+
+}  // namespace aisc
