@@ -46,11 +46,12 @@ std::string compare_values(const char* kind, const std::string& name,
   for (const double value : serial) squares += value * value;
   const double scale =
       std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, serial.size())));
-  std::size_t off = 0, worst = 0;
+  std::size_t off = 0, first = 0, worst = 0;
   double largest = 0;
   for (std::size_t i = 0; i < serial.size(); ++i) {
     const double difference = std::abs(serial[i] - other[i]);
     if (difference <= tolerance * std::max(std::abs(serial[i]), scale)) continue;  // false for NaN
+    if (off == 0) first = i;
     if (off++ == 0 || !(difference <= largest)) {
       worst = i;
       largest = difference;
@@ -58,8 +59,9 @@ std::string compare_values(const char* kind, const std::string& name,
   }
   if (off == 0) return {};
   return fmt::format(
-      "{} of {}: {} of {} elements are off; the worst at {}: {:.12g}, serial {:.12g}", kind, name,
-      off, serial.size(), worst, other[worst], serial[worst]);
+      "{} of {}: {} of {} elements are off; the first at {}, the worst at {}: {:.12g}, serial "
+      "{:.12g}",
+      kind, name, off, serial.size(), first, worst, other[worst], serial[worst]);
 }
 
 std::string compare_tensors(const char* kind, const char* kinds, const Tensors& serial,

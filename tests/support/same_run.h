@@ -10,6 +10,9 @@
 
 namespace aisc {
 
+struct Rank;
+struct Parameter;
+
 // What a run leaves behind. Tensors are whole: a test gathers the shards of a layout first.
 struct RunRecord {
   std::vector<double> losses;                            // one a step
@@ -26,5 +29,9 @@ inline constexpr double kSameRunF64 = 1e-10;
 // has.
 ::testing::AssertionResult same_run(const RunRecord& serial, const RunRecord& other,
                                     double tolerance);
+
+// The whole parameters of a layout, of which each rank has parts: gradients and weights, on every
+// rank. Collective. Fails the test where two ranks have other bits of one element, or none has it.
+RunRecord gather_whole(const Rank& rank, const std::vector<Parameter*>& parameters);
 
 }  // namespace aisc

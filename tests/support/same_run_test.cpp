@@ -38,14 +38,16 @@ TEST(SameRun, NamesTheGradientThatDiffers) {
   RunRecord other = kSerial;
   other.gradients["fc.weight"][2] = 6;
   EXPECT_EQ(difference(other),
-            "gradient of fc.weight: 1 of 4 elements are off; the worst at 2: 6, serial 3");
+            "gradient of fc.weight: 1 of 4 elements are off; the first at 2, the worst at 2: 6, "
+            "serial 3");
 }
 
 TEST(SameRun, NamesTheWeightThatDiffers) {
   RunRecord other = kSerial;
   other.weights["fc.bias"] = {5, 5};
-  EXPECT_EQ(difference(other),
-            "weight of fc.bias: 1 of 2 elements are off; the worst at 1: 5, serial -5");
+  EXPECT_EQ(
+      difference(other),
+      "weight of fc.bias: 1 of 2 elements are off; the first at 1, the worst at 1: 5, serial -5");
 }
 
 TEST(SameRun, NamesWhatIsMissingAndWhatIsTooMuch) {

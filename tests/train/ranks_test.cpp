@@ -19,7 +19,7 @@
 #include "tests/support/conformance.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_says.h"
-#include "tests/support/same_run.h"
+#include "tests/support/run_layout.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"
 
@@ -41,71 +41,36 @@ TrainConfig config_of(DType dtype, std::int64_t micro_batches = 1) {
   return c;
 }
 
-std::vector<std::uint8_t> some_text() {
-  std::vector<std::uint8_t> text(500);
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i * i % 13);
-  return text;
-}
-
-// Where ranks compute: on the CPU, or on GPUs: all on one, which NCCL refuses, or one each.
+// A GPU of all ranks, which NCCL refuses, or one each.
 using BetweenGpus = LaunchOptions::BetweenGpus;
-struct Where {
-  DeviceKind kind = DeviceKind::Cpu;
-  int index = -1;
-  BetweenGpus between = BetweenGpus::Auto;
+constexpr DeviceKind kCuda = DeviceKind::Cuda;
+RankLayout one_gpu(int ranks) {
+  return {.ranks = ranks, .kind = kCuda, .gpu = 0, .between_gpus = BetweenGpus::Staged};
+}
+RankLayout staged(int ranks) {
+  return {.ranks = ranks, .kind = kCuda, .between_gpus = BetweenGpus::Staged};
+}
+RankLayout nccl(int ranks) {
+  return {.ranks = ranks, .kind = kCuda, .between_gpus = BetweenGpus::Nccl};
+}
+
+LaunchOptions on_ranks(int ranks) { return launch_options({.ranks = ranks}); }
+
+// A Trainer that clips in every step.
+struct Clipped {
+  Clipped(const Rank& rank, const TrainConfig& config) : trainer(rank, config) {}
+  StepReport step(const BatchSampler& data) {
+    const StepReport report = trainer.step(data);
+    EXPECT_GT(report.gradient_norm, trainer.config().clip) << "nothing is clipped";
+    EXPECT_EQ(trainer.samples_taken(), trainer.steps_taken() * trainer.config().batch);
+    return report;
+  }
+  ParameterStore& parameters() { return trainer.parameters(); }
+  Trainer trainer;
 };
-constexpr Where kOneGpu{DeviceKind::Cuda, 0, BetweenGpus::Staged};
-constexpr Where kStaged{DeviceKind::Cuda, -1, BetweenGpus::Staged};
-constexpr Where kNccl{DeviceKind::Cuda, -1, BetweenGpus::Nccl};
 
-// New memory holds NaN, so that what is never written is seen. Not bound: other tests may run on
-// the same cores. Under mpirun, so many processes; a serial run is a thread of each.
-LaunchOptions on_ranks(int ranks, const Where& where = {}) {
-  return {.ranks = ranks,
-          .backend = ranks == 1 ? LaunchOptions::Backend::Threads : LaunchOptions::Backend::Auto,
-          .device = {.kind = where.kind, .index = where.index, .poison = true},
-          .between_gpus = where.between,
-          .bind = false};
-}
-
-// Rank 0's losses and weights are this rank's, to the last bit.
-void expect_rank_0_has_the_same(const Rank& rank, const RunRecord& record) {
-  std::vector<double> mine = record.losses;
-  for (const auto& [name, values] : record.weights)
-    mine.insert(mine.end(), values.begin(), values.end());
-  std::vector<double> theirs = mine;
-  const auto count = static_cast<std::int64_t>(mine.size());
-  CpuDevice host;
-  rank.world.broadcast(View(theirs.data(), {count}, DType::F64, host), 0)
-      .wait();  // comm: what rank 0 has, to compare
-  EXPECT_EQ(std::memcmp(mine.data(), theirs.data(), mine.size() * sizeof(double)), 0)
-      << "rank " << rank.world.rank();
-}
-
-// What this process's first rank is left with after `steps`; every other has the same.
-RunRecord run(const TrainConfig& config, int ranks, int steps, const Where& where = {}) {
-  const auto text = some_text();
-  std::mutex mutex;
-  RunRecord result;
-  launch(on_ranks(ranks, where), [&](Rank rank) {
-    Trainer trainer(rank, config);
-    const BatchSampler data(text, config.model.context, config.seed);
-    RunRecord record;
-    for (int i = 0; i < steps; ++i) {
-      const StepReport report = trainer.step(data);
-      record.losses.push_back(report.loss);
-      EXPECT_GT(report.gradient_norm, config.clip) << "nothing is clipped";
-    }
-    EXPECT_EQ(trainer.samples_taken(), steps * config.batch);
-    for (const Parameter* p : trainer.parameters().parameters()) {
-      record.gradients[p->name] = to_doubles(p->grad);
-      record.weights[p->name] = to_doubles(p->value);
-    }
-    expect_rank_0_has_the_same(rank, record);
-    const std::lock_guard lock(mutex);
-    result = std::move(record);
-  });
-  return result;
+std::vector<RunRecord> run(const RankLayout& layout, const TrainConfig& config, int steps) {
+  return run_layout<Clipped>(layout, config, steps);
 }
 
 // With threads as many ranks as are named, under mpirun as many as there are processes.
@@ -115,13 +80,20 @@ class RankTraces : public ::testing::TestWithParam<int> {};
 TEST_P(TrainerOnRanks, EqualsTheSerialRunInF64) {
   for (const std::int64_t micro_batches : {1, 3, 7}) {
     if (GetParam() * micro_batches > 21) continue;  // a rank would have too few samples
-    const RunRecord first = run(config_of(DType::F64), 1, 1);
-    const RunRecord serial = run(config_of(DType::F64), 1, 5);
     const TrainConfig config = config_of(DType::F64, micro_batches);
-    EXPECT_TRUE(same_run(first, run(config, GetParam(), 1), kSameRunF64))
-        << micro_batches << " micro-batches, after the first step";
-    EXPECT_TRUE(same_run(serial, run(config, GetParam(), 5), kSameRunF64))
-        << micro_batches << " micro-batches, after 5 steps";
+    const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 5);
+    for (const bool virtual_time : {false, true})
+      EXPECT_TRUE(same_steps(serial, run({GetParam(), virtual_time}, config, 5)))
+          << micro_batches << " micro-batches" << (virtual_time ? ", in virtual time" : "");
+  }
+}
+
+TEST_P(TrainerOnRanks, EqualsTheSerialRunWhereBlocksAreRecomputed) {
+  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
+  TrainConfig config = config_of(DType::F64, GetParam() * 3 <= 21 ? 3 : 1);
+  for (const std::int64_t blocks : {1, 2}) {
+    config.recompute.blocks = blocks;
+    EXPECT_TRUE(same_steps(serial, run({GetParam()}, config, 3))) << blocks << " at a time";
   }
 }
 
@@ -140,20 +112,20 @@ class TrainerOnCudaRanks : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(TrainerOnCudaRanks, OnOneGpuEqualTheSerialRunInF64) {
-  const RunRecord serial = run(config_of(DType::F64), 1, 3);
-  EXPECT_TRUE(same_run(serial, run(config_of(DType::F64, 3), GetParam(), 3, kOneGpu), kSameRunF64));
+  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
+  EXPECT_TRUE(same_steps(serial, run(one_gpu(GetParam()), config_of(DType::F64, 3), 3)));
 }
 
 TEST_P(TrainerOnCudaRanks, WithAGpuEachEqualTheSerialRunInF64) {
-  const RunRecord serial = run(config_of(DType::F64), 1, 3);
-  EXPECT_TRUE(same_run(serial, run(config_of(DType::F64), GetParam(), 3, kStaged), kSameRunF64));
+  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
+  EXPECT_TRUE(same_steps(serial, run(staged(GetParam()), config_of(DType::F64), 3)));
 }
 
 TEST_P(TrainerOnCudaRanks, OverNcclEqualTheSerialRunInF64) {
   if (gpu_count() < GetParam() || started_processes())
     GTEST_SKIP() << gpu_count() << " GPUs of this process for " << GetParam() << " ranks";
-  const RunRecord serial = run(config_of(DType::F64), 1, 3);
-  EXPECT_TRUE(same_run(serial, run(config_of(DType::F64), GetParam(), 3, kNccl), kSameRunF64));
+  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
+  EXPECT_TRUE(same_steps(serial, run(nccl(GetParam()), config_of(DType::F64), 3)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnCudaRanks,
@@ -169,11 +141,11 @@ constexpr double kBF16Losses = 0.02;
 
 TEST(TrainerOnRanks, ShorterTypesStayNearTheSerialRun) {
   const auto distance = [](DType dtype) {
-    const std::vector<double> serial = run(config_of(dtype), 1, 5).losses;
-    const std::vector<double> three = run(config_of(dtype), 3, 5).losses;
+    const std::vector<RunRecord> serial = run({}, config_of(dtype), 5);
+    const std::vector<RunRecord> three = run({.ranks = 3}, config_of(dtype), 5);
     double worst = 0;
     for (std::size_t i = 0; i < serial.size(); ++i)
-      worst = std::max(worst, std::abs(serial[i] - three[i]));
+      worst = std::max(worst, std::abs(serial[i].losses[i] - three[i].losses[i]));
     return worst;
   };
   EXPECT_LT(distance(DType::F32), kF32Losses);
@@ -181,7 +153,8 @@ TEST(TrainerOnRanks, ShorterTypesStayNearTheSerialRun) {
 }
 
 TEST(TrainerOnRanks, RepeatsToTheLastBit) {
-  const RunRecord a = run(config_of(DType::F32, 3), 3, 4), b = run(config_of(DType::F32, 3), 3, 4);
+  const TrainConfig config = config_of(DType::F32, 3);
+  const RunRecord a = run({.ranks = 3}, config, 4).back(), b = run({.ranks = 3}, config, 4).back();
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.weights, b.weights);
 }
