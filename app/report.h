@@ -15,8 +15,7 @@ namespace aisc {
 //   unit             what one token is: "byte" or "token"
 //   bytes_per_token  of the validation text; turns nats per token into bits per byte
 //   machine          {cores, peak_flops, precision, threads, name, repeated: FLOPs computed over
-//   the
-//                    model's}
+//                    the model's}
 //   config           {group: {key: value}}, shown as tables in this order
 //   rows             [{step, loss, learning_rate, gradient_norm, tokens_per_second, utilisation,
 //                      seconds, validation_loss, peak_bytes: {purpose: bytes, total}}], in the
