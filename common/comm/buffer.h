@@ -45,6 +45,8 @@ class Buffer {
 };
 
 // False for a view of nothing, which lies nowhere.
-inline bool lies_on_gpu(const ConstView& view) { return view && !view.device().is_host(); }
+inline bool lies_on_gpu(const ConstView& view) {
+  return view && view.device().kind() == DeviceKind::Cuda;
+}
 
 }  // namespace aisc

@@ -148,6 +148,7 @@ class Communicator {
   }
   static Work collective_on(Communicator& other, Collective collective);
   static Work plan_on(Communicator& other, Collective collective, Plan plan);
+  const PlanTable* plans() const { return plans_.get(); }  // in use; null: the backend's own
   static bool runs_only_plans_on(const Communicator& other) { return other.runs_only_plans(); }
   void count_staged(std::int64_t bytes) { stats_.staged_bytes += bytes; }
 

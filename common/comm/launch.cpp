@@ -109,8 +109,9 @@ void run_rank(Run& run, int rank) {
   thread::World& world = *run.state->world;
   try {
     use_cores(run, rank);
-    const std::unique_ptr<Device> device = make_device(options.device, rank);
     Clock clock = options.network ? Clock::virtual_time(options.pace) : run.wall;
+    const std::unique_ptr<Device> device =
+        options.make_device ? options.make_device(rank, clock) : make_device(options.device, rank);
     Trace trace(clock, rank);
     trace.record(options.record_trace);
     world.attach(rank, &clock, &trace);
@@ -173,6 +174,8 @@ void check(const LaunchOptions& options) {
   if (sizes.message_bytes < 1 || sizes.message_bytes > kMostMessageBytes)
     fail(fmt::format("launch: message_bytes {} is not in [1, {}]", sizes.message_bytes,
                      kMostMessageBytes));
+  if (options.make_device && !options.network)
+    fail("launch: devices of one's own (make_device) are for virtual time: a network is missing");
   if (options.network) options.network->check(options.ranks);
 }
 

@@ -32,7 +32,8 @@ struct LaunchOptions {
 
   PlanTable plans{};  // empty: collectives as the backend does them best
 
-  DeviceOptions device{};  // of each rank
+  DeviceOptions device{};  // of each rank, or, given, what this makes for it: emulated devices
+  std::function<std::unique_ptr<Device>(int rank, Clock& clock)> make_device{};
   // How ranks whose device is a GPU exchange what lies on it.
   enum class BetweenGpus {
     Auto,    // by NCCL where that is possible, else staged

@@ -37,12 +37,17 @@ struct SimulatedRank {
 class Simulation {
  public:
   Simulation(const Network& network, int ranks, std::size_t element_bytes,
-             const std::function<void(const SimulatedMessage&)>& observer)
+             const std::function<void(const SimulatedMessage&)>& observer, SimulationState& state)
       : network_(network),
-        wires_(network, ranks),
+        state_(state),
         element_bytes_(static_cast<std::int64_t>(element_bytes)),
         observer_(observer),
-        ranks_(static_cast<std::size_t>(ranks)) {}
+        ranks_(static_cast<std::size_t>(ranks)) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].now = state.seconds[r];
+      ranks_[r].links = state.links[r];
+    }
+  }
 
   Simulated run(const PlanMaker& maker, const Collective& call) {
     for (int r = 0; r < size(); ++r) at(r).plan = maker(call, r, size());
@@ -58,10 +63,12 @@ class Simulation {
       post_step(r);
     }
     fail_if_not_over();
-    for (const SimulatedRank& rank : ranks_) {
-      result_.end_seconds.push_back(rank.now);
-      result_.seconds = std::max(result_.seconds, rank.now);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      state_.seconds[r] = ranks_[r].now;
+      state_.links[r] = ranks_[r].links;
+      result_.seconds = std::max(result_.seconds, ranks_[r].now);
     }
+    result_.end_seconds = state_.seconds;
     return std::move(result_);
   }
 
@@ -118,7 +125,7 @@ class Simulation {
     if (wire_messages_.empty()) return false;
     const SideRef earliest = wire_messages_.pop();
     Side& s = side(earliest);
-    s.passage = wires_.pass(earliest.rank, s.peer, s.bytes, at(earliest.rank).now);
+    s.passage = state_.wires.pass(earliest.rank, s.peer, s.bytes, at(earliest.rank).now);
     match(earliest.rank, earliest.index);
     return true;
   }
@@ -175,7 +182,7 @@ class Simulation {
   }
 
   const Network& network_;
-  SharedWires wires_;
+  SimulationState& state_;
   const std::int64_t element_bytes_;
   const std::function<void(const SimulatedMessage&)>& observer_;
   std::vector<SimulatedRank> ranks_;
@@ -188,12 +195,20 @@ class Simulation {
 
 }  // namespace
 
+SimulationState::SimulationState(const Network& network, int ranks)
+    : seconds(static_cast<std::size_t>(ranks)),
+      links(static_cast<std::size_t>(ranks)),
+      wires(network, ranks) {}
+
 Simulated simulate(const PlanMaker& maker, const Collective& call, int ranks,
                    const Network& network,
-                   const std::function<void(const SimulatedMessage&)>& message) {
+                   const std::function<void(const SimulatedMessage&)>& message,
+                   SimulationState* state) {
   if (ranks < 1) fail(fmt::format("simulate: {} ranks, at least 1 expected", ranks));
   network.check(ranks);
-  return Simulation(network, ranks, size_of(call.call.dtype), message).run(maker, call);
+  std::optional<SimulationState> fresh;
+  if (!state) state = &fresh.emplace(network, ranks);
+  return Simulation(network, ranks, size_of(call.call.dtype), message, *state).run(maker, call);
 }
 
 Collective call_of(CommOp op, int ranks, std::int64_t bytes) {

@@ -25,11 +25,21 @@ struct SimulatedMessage {
   double sent_seconds, arrived_seconds;
 };
 
-// All ranks of `maker` begin `call` at 0; call's peer and counts are the same on all. Throws Error
-// naming ranks that wait for ever, and where two sides of a message disagree.
+// What one collective leaves to the next on the same communicator: when each rank begins (then: is
+// over), and when links and wires are free. `network` is kept.
+struct SimulationState {
+  SimulationState(const Network& network, int ranks);
+  std::vector<double> seconds;
+  std::vector<RankLinks> links;
+  SharedWires wires;
+};
+
+// All ranks of `maker` begin `call` at 0, or as `state` has it; call's peer and counts are the same
+// on all. Throws Error naming ranks that wait for ever, and where two sides of a message disagree.
 Simulated simulate(const PlanMaker& maker, const Collective& call, int ranks,
                    const Network& network,
-                   const std::function<void(const SimulatedMessage&)>& message = {});
+                   const std::function<void(const SimulatedMessage&)>& message = {},
+                   SimulationState* state = nullptr);
 
 // The call of `bytes` bytes in a rank's largest buffer, F32, with root 0.
 // Throws Error where the operation needs equal parts and the elements do not divide by the ranks.

@@ -61,12 +61,16 @@ std::string Ledger::leaked_since(const Ledger& before) const {
 void* Device::allocate(std::size_t bytes, Purpose purpose) {
   const std::size_t rounded = size_class(bytes);
   void* block = nullptr;
-  {
+  if (is_host_workspace(purpose)) {
+    block = do_allocate(rounded);
+    if (!block) fail(fmt::format("{}: the system has no {} bytes for workspace", name(), rounded));
+  } else {
     const std::lock_guard lock(mutex_);
     const auto asked = static_cast<std::int64_t>(bytes);
     if (capacity_bytes_ > 0 && ledger_.total.live_bytes + asked > capacity_bytes_)
-      fail(fmt::format("{}: out of memory: {} bytes asked for {}, {} of {} in use", name(), bytes,
-                       name_of(purpose), ledger_.total.live_bytes, capacity_bytes_));
+      fail(fmt::format("{}: out of memory: {} bytes asked for {}, {} of {} in use\n{}", name(),
+                       bytes, name_of(purpose), ledger_.total.live_bytes, capacity_bytes_,
+                       ledger_.to_string()));
     ++ledger_.allocations;
     const auto cached = cache_.find(rounded);
     if (cached != cache_.end() && !cached->second.empty()) {
@@ -92,6 +96,7 @@ void* Device::allocate(std::size_t bytes, Purpose purpose) {
 }
 
 void Device::release(void* block, std::size_t bytes, Purpose purpose) noexcept {
+  if (is_host_workspace(purpose)) return do_free(block);
   const std::lock_guard lock(mutex_);
   const std::size_t rounded = size_class(bytes);
   ledger_.purposes[static_cast<std::size_t>(purpose)].live_bytes -=
@@ -110,16 +115,28 @@ Work Device::copy_async(View to, ConstView from, Queue queue) {
     fail(fmt::format("copy: to {} x {} from {} x {}", to.count(), name_of(to.dtype()), from.count(),
                      name_of(from.dtype())));
   if (to.count() == 0) return Work();
-  // Of the host and a GPU it is the GPU that copies.
+  if (wants_costs() && &to.device() == &from.device())
+    charge(
+        {.operation = "copy", .bytes = 2 * static_cast<double>(to.bytes()), .dtype = to.dtype()});
+  // Of the host and a GPU it is the GPU that copies, or what is emulated.
   Device* copies = this;
   for (Device* side : {&to.device(), &from.device()})
-    if (copies->kind() == DeviceKind::Cpu) copies = side;
+    if (copies->kind() == DeviceKind::Cpu && !copies->takes_time_) copies = side;
   return copies->do_copy(to, from, queue);
 }
 
 void Device::copy(View to, ConstView from) { copy_async(to, from).wait(); }
 
-void Device::zero(View out) { do_zero(out.raw(), out.bytes()); }
+void Device::zero(View out) {
+  if (wants_costs())
+    charge({.operation = "zero", .bytes = static_cast<double>(out.bytes()), .dtype = out.dtype()});
+  do_zero(out.raw(), out.bytes());
+}
+
+void Device::charge(const OpCost& cost) {
+  do_charge(cost);
+  if (listener_) listener_(cost);
+}
 
 Ledger Device::ledger() const {
   const std::lock_guard lock(mutex_);
@@ -160,6 +177,8 @@ DeviceOptions parse_device(const std::string& name) {
 
 std::unique_ptr<Device> make_device(const DeviceOptions& options, int node_rank) {
   if (options.kind == DeviceKind::Cpu) return std::make_unique<CpuDevice>(options);
+  if (options.kind == DeviceKind::Meta)
+    fail("a device without numbers is a machine's: common/model/emulated_device.h");
   return make_cuda_device(options, node_rank);
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <typeindex>
 #include <vector>
 
+#include "common/core/dtype.h"
 #include "common/core/work.h"
 
 namespace aisc {
@@ -29,7 +31,8 @@ const char* name_of(Purpose purpose);  // "parameters", "gradients", ...
 // was asked of Compute before is over, and runs beside what comes after.
 enum class Queue { Compute, ToHost, ToDevice };
 
-enum class DeviceKind { Cpu, Cuda };  // whose kernels compute on the memory
+// Whose kernels compute on the memory. Meta: there is none, and nothing is computed.
+enum class DeviceKind { Cpu, Cuda, Meta };
 
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::Cpu;
@@ -58,6 +61,15 @@ struct Ledger {
   std::string leaked_since(const Ledger& before) const;
 };
 
+// What an operation asks of its device.
+struct OpCost {
+  const char* operation = "";  // "matmul": its name in ops.h, or "copy" or "zero"
+  double flops = 0;            // of the formula, each arithmetic operation and function 1
+  double bytes = 0;            // read and written: each tensor once, one that is added to twice
+  DType dtype = DType::F32;    // that it computes in
+  bool product = false;        // of matrices, at the rate of products
+};
+
 class Device {
  public:
   Device(const Device&) = delete;
@@ -83,6 +95,13 @@ class Device {
   // operations of a GPU return before they are done. Nothing on the CPU.
   virtual void synchronize() {}
 
+  // Every operation says what it costs before it runs, copies on the device and zero() as well;
+  // copies from and to another device do not. Told is who listens (one at a time; null: nobody), by
+  // the thread that computes; on an emulated device time passes.
+  void listen(std::function<void(const OpCost&)> listener) { listener_ = std::move(listener); }
+  bool wants_costs() const { return takes_time_ || listener_; }  // else a cost is not even counted
+  void charge(const OpCost& cost);
+
   Ledger ledger() const;
   void reset_peaks();    // peaks := live; for measuring one phase
   void trim() noexcept;  // gives the cached blocks back to the system
@@ -98,7 +117,8 @@ class Device {
   }
 
  protected:
-  explicit Device(std::int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
+  explicit Device(std::int64_t capacity_bytes, bool takes_time = false)
+      : capacity_bytes_(capacity_bytes), takes_time_(takes_time) {}
   // For destructors of devices whose extensions use them: ends these first.
   void end_extensions() noexcept { extensions_.clear(); }
 
@@ -108,10 +128,17 @@ class Device {
   virtual void do_poison(void* block, std::size_t bytes) = 0;
   virtual Work do_copy(View to, ConstView from, Queue queue) = 0;
   virtual void do_zero(void* block, std::size_t bytes) = 0;
+  virtual void do_charge(const OpCost& /*cost*/) {}
 
   void trim_locked() noexcept;
+  // What the host's kernels need that compute for an emulated device is not in its books.
+  bool is_host_workspace(Purpose purpose) const {
+    return takes_time_ && purpose == Purpose::Workspace;
+  }
 
   const std::int64_t capacity_bytes_;  // 0: no limit
+  const bool takes_time_;              // it is emulated
+  std::function<void(const OpCost&)> listener_;
   mutable std::mutex mutex_;
   Ledger ledger_;
   std::map<std::size_t, std::vector<void*>> cache_;  // by size class

@@ -20,6 +20,9 @@ struct Tensor::Storage {
 void ConstView::require(DType dtype) const {
   if (dtype != dtype_)
     fail(std::string("a tensor of ") + name_of(dtype_) + " was read as " + name_of(dtype));
+  if (device_ && device_->kind() == DeviceKind::Meta)
+    fail(std::string("a tensor on ") + device_->name() +
+         " has no values to read: this is a run without numbers (meta)");
   if (device_ && device_->kind() != DeviceKind::Cpu)
     fail(std::string("a tensor on ") + device_->name() + " was read by the host; copy it first");
 }

@@ -33,7 +33,7 @@ Trace::Span Trace::span(const char* part, std::string name) {
   throw_failure();
   wait_for_device();
   const std::lock_guard lock(mutex_);
-  const bool counts = !watched_ || watched_->kind() == DeviceKind::Cpu || recording_;
+  const bool counts = !watched_ || watched_->kind() != DeviceKind::Cuda || recording_;
   lane().open.push_back({std::move(name), part, clock_.now(), 0.0, counts});
   return Span(this);
 }
@@ -63,6 +63,12 @@ void Trace::end() noexcept try {
     events_.back().live_bytes[p] = ledger.purposes[p].live_bytes;
 } catch (const std::exception&) {
   // A trace without memory loses a span; the program that it watches goes on.
+}
+
+std::string Trace::part() const {
+  const std::lock_guard lock(mutex_);
+  const auto found = lanes_.find(std::this_thread::get_id());
+  return found == lanes_.end() || found->second.open.empty() ? "" : found->second.open.back().part;
 }
 
 void Trace::add(const std::string& lane, std::string name, double begin_seconds,

@@ -53,6 +53,9 @@ class Trace {
   // while recording; parts' times do not count it, since a thread may have worked meanwhile.
   void add(const std::string& lane, std::string name, double begin_seconds, double end_seconds);
 
+  // Of the innermost span that the calling thread has open; "" outside of all.
+  std::string part() const;
+
   // Single spans are kept only while recording (off at first); times by part always.
   void record(bool on);
   bool is_recording() const { return recording_; }

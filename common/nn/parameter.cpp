@@ -74,6 +74,7 @@ std::vector<GlobalRun> global_runs(const Parameter& p, FlatRange part) {
 
 void draw(View out, const Parameter& p, std::int64_t begin, std::uint64_t seed) {
   if (p.init.kind == Init::Kind::Constant) return ops::fill(out, p.init.value);
+  if (out.device().kind() == DeviceKind::Meta) return;  // there is nothing to fill
   CpuDevice host;
   const bool here = out.device().is_host();
   const Tensor drawn = here ? Tensor() : Tensor(out.shape(), out.dtype(), host);

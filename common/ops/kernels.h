@@ -41,8 +41,16 @@ struct Kernels {
 // Of a device. Throws Error where this program was built without them.
 const Kernels& cpu_kernels();
 const Kernels& cuda_kernels();
+const Kernels& meta_kernels();  // that do nothing; numbers that they return are 0
 inline const Kernels& kernels_of(const Device& device) {
-  return device.kind() == DeviceKind::Cuda ? cuda_kernels() : cpu_kernels();
+  switch (device.kind()) {
+    case DeviceKind::Cuda:
+      return cuda_kernels();
+    case DeviceKind::Meta:
+      return meta_kernels();
+    default:
+      return cpu_kernels();
+  }
 }
 
 }  // namespace aisc::ops

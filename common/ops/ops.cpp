@@ -2,27 +2,28 @@
 #include "common/ops/ops.h"
 
 #include "common/core/error.h"
+#include "common/ops/costs.h"
 #include "common/ops/kernels.h"
 #include "common/ops/ops_checks.h"
 
 namespace aisc::ops {
 namespace {
 
-// Operations of one input and one output of the same count and type: their kernels.
-const Kernels& check_pair(const char* operation, const char* out_name, const View& out,
-                          const char* in_name, const ConstView& in) {
+// Operations of one input and one output of the same count and type.
+Checks check_pair(const char* operation, const char* out_name, const View& out, const char* in_name,
+                  const ConstView& in) {
   const Checks checks(operation, in_name, in);
   checks.has(out_name, out, in.count(), in.dtype());
-  return checks.kernels();
+  return checks;
 }
 
-const Kernels& check_triple(const char* operation, const char* out_name, const View& out,
-                            const char* a_name, const ConstView& a, const char* b_name,
-                            const ConstView& b) {
+Checks check_triple(const char* operation, const char* out_name, const View& out,
+                    const char* a_name, const ConstView& a, const char* b_name,
+                    const ConstView& b) {
   const Checks checks(operation, a_name, a);
   checks.has(b_name, b, a.count(), a.dtype());
   checks.has(out_name, out, a.count(), a.dtype());
-  return checks.kernels();
+  return checks;
 }
 
 void check_heads(const Checks& checks, const ConstView& qkv, std::int64_t heads) {
@@ -92,23 +93,25 @@ void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options) {
     else
       checks.is("gelu_of", options.gelu_of, out.shape(), a.dtype());
   }
-  checks.kernels().matmul(out, a, b, options);
+  checks.run(&Kernels::matmul, costs::matmul, out, a, b, options);
 }
 
-void fill(View out, double value) { Checks("fill", "out", out).kernels().fill(out, value); }
+void fill(View out, double value) {
+  Checks("fill", "out", out).run(&Kernels::fill, costs::fill, out, value);
+}
 
 void cast(View out, ConstView x) {
   const Checks checks("cast", "x", x);
   checks.has("out", out, x.count(), out && is_floating(out.dtype()) ? out.dtype() : x.dtype());
-  checks.kernels().cast(out, x);
+  checks.run(&Kernels::cast, costs::cast, out, x);
 }
 
 void add(View out, ConstView a, ConstView b) {
-  check_triple("add", "out", out, "a", a, "b", b).add(out, a, b);
+  check_triple("add", "out", out, "a", a, "b", b).run(&Kernels::add, costs::add, out, a, b);
 }
 
 void scale(View out, ConstView x, double factor) {
-  check_pair("scale", "out", out, "x", x).scale(out, x, factor);
+  check_pair("scale", "out", out, "x", x).run(&Kernels::scale, costs::scale, out, x, factor);
 }
 
 void add_bias(View out, ConstView x, ConstView bias) {
@@ -116,14 +119,14 @@ void add_bias(View out, ConstView x, ConstView bias) {
   checks.rank("x", x, 2);
   checks.is("bias", bias, {x.shape()[1]}, x.dtype());
   checks.is("out", out, x.shape(), x.dtype());
-  checks.kernels().add_bias(out, x, bias);
+  checks.run(&Kernels::add_bias, costs::add_bias, out, x, bias);
 }
 
 void add_bias_backward(View dbias, ConstView dy, Into into) {
   const Checks checks("add_bias_backward", "dy", dy);
   checks.rank("dy", dy, 2);
   checks.is_or_f32("dbias", dbias, {dy.shape()[1]}, dy.dtype());
-  checks.kernels().add_bias_backward(dbias, dy, into);
+  checks.run(&Kernels::add_bias_backward, costs::add_bias_backward, dbias, dy, into);
 }
 
 void permute(View out, ConstView x, std::array<int, 4> order) {
@@ -140,26 +143,32 @@ void permute(View out, ConstView x, std::array<int, 4> order) {
     permuted = permuted.with(d, x.shape()[from]);
   }
   checks.is("out", out, permuted, x.dtype());
-  checks.kernels().permute(out, x, order);
+  checks.run(&Kernels::permute, costs::permute, out, x, order);
 }
 
-void relu(View y, ConstView x) { check_pair("relu", "y", y, "x", x).relu(y, x); }
+void relu(View y, ConstView x) {
+  check_pair("relu", "y", y, "x", x).run(&Kernels::relu, costs::relu, y, x);
+}
 
 void relu_backward(View dx, ConstView dy, ConstView x) {
-  check_triple("relu_backward", "dx", dx, "dy", dy, "x", x).relu_backward(dx, dy, x);
+  check_triple("relu_backward", "dx", dx, "dy", dy, "x", x)
+      .run(&Kernels::relu_backward, costs::relu_backward, dx, dy, x);
 }
 
-void gelu(View y, ConstView x) { check_pair("gelu", "y", y, "x", x).gelu(y, x); }
+void gelu(View y, ConstView x) {
+  check_pair("gelu", "y", y, "x", x).run(&Kernels::gelu, costs::gelu, y, x);
+}
 
 void gelu_backward(View dx, ConstView dy, ConstView x) {
-  check_triple("gelu_backward", "dx", dx, "dy", dy, "x", x).gelu_backward(dx, dy, x);
+  check_triple("gelu_backward", "dx", dx, "dy", dy, "x", x)
+      .run(&Kernels::gelu_backward, costs::gelu_backward, dx, dy, x);
 }
 
 void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index) {
   const Checks checks("dropout", "x", x);
   checks.has("y", y, x.count(), x.dtype());
   checks.number("rate", rate, rate >= 0 && rate < 1, "0 <= rate < 1");
-  checks.kernels().dropout(y, x, rate, random, first_index);
+  checks.run(&Kernels::dropout, costs::dropout, y, x, rate, random, first_index);
 }
 
 void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, ConstView bias,
@@ -172,7 +181,7 @@ void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, Con
   checks.is("y", y, {N, C}, x.dtype());
   checks.is("mean", mean, {N}, statistics_of(x.dtype()));
   checks.is("rstd", rstd, {N}, statistics_of(x.dtype()));
-  checks.kernels().layer_norm(y, mean, rstd, x, weight, bias, epsilon);
+  checks.run(&Kernels::layer_norm, costs::layer_norm, y, mean, rstd, x, weight, bias, epsilon);
 }
 
 void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstView x,
@@ -188,14 +197,15 @@ void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstV
   checks.is("dx", dx, {N, C}, dtype);
   checks.is_or_f32("dweight", dweight, {C}, dtype);
   checks.is("dbias", dbias, {C}, dweight.dtype());
-  checks.kernels().layer_norm_backward(dx, dweight, dbias, dy, x, weight, mean, rstd, weights_into);
+  checks.run(&Kernels::layer_norm_backward, costs::layer_norm_backward, dx, dweight, dbias, dy, x,
+             weight, mean, rstd, weights_into);
 }
 
 void softmax(View y, ConstView x) {
   const Checks checks("softmax", "x", x);
   checks.number("the rank of x", x.shape().rank(), x.shape().rank() >= 1, "1 to 4");
   checks.is("y", y, x.shape(), x.dtype());
-  checks.kernels().softmax(y, x);
+  checks.run(&Kernels::softmax, costs::softmax, y, x);
 }
 
 void softmax_backward(View dx, ConstView dy, ConstView y) {
@@ -203,7 +213,7 @@ void softmax_backward(View dx, ConstView dy, ConstView y) {
   checks.number("the rank of dy", dy.shape().rank(), dy.shape().rank() >= 1, "1 to 4");
   checks.is("y", y, dy.shape(), dy.dtype());
   checks.is("dx", dx, dy.shape(), dy.dtype());
-  checks.kernels().softmax_backward(dx, dy, y);
+  checks.run(&Kernels::softmax_backward, costs::softmax_backward, dx, dy, y);
 }
 
 void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
@@ -212,7 +222,7 @@ void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t he
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   checks.is("out", out, {B, T, C}, qkv.dtype());
   checks.is("log_sum_exp", log_sum_exp, {B, heads, T}, statistics_of(qkv.dtype()));
-  checks.kernels().causal_attention(out, log_sum_exp, qkv, heads);
+  checks.run(&Kernels::causal_attention, costs::causal_attention, out, log_sum_exp, qkv, heads);
 }
 
 void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
@@ -224,13 +234,14 @@ void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstVi
   checks.is("out", out, {B, T, C}, qkv.dtype());
   checks.is("log_sum_exp", log_sum_exp, {B, heads, T}, statistics_of(qkv.dtype()));
   checks.is("dqkv", dqkv, qkv.shape(), qkv.dtype());
-  checks.kernels().causal_attention_backward(dqkv, dout, qkv, out, log_sum_exp, heads);
+  checks.run(&Kernels::causal_attention_backward, costs::causal_attention_backward, dqkv, dout, qkv,
+             out, log_sum_exp, heads);
 }
 
 void store_keys_values(View keys_values, ConstView qkv, std::int64_t heads, std::int64_t first) {
   const Checks checks("store_keys_values", "qkv", qkv);
   check_cache(checks, keys_values, qkv, heads, first);
-  checks.kernels().store_keys_values(keys_values, qkv, heads, first);
+  checks.run(&Kernels::store_keys_values, costs::store_keys_values, keys_values, qkv, heads, first);
 }
 
 void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64_t heads,
@@ -239,7 +250,8 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
   check_cache(checks, keys_values, qkv, heads, first);
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   checks.is("out", out, {B, T, C}, qkv.dtype());
-  checks.kernels().cached_attention(out, qkv, keys_values, heads, first);
+  checks.run(&Kernels::cached_attention, costs::cached_attention, out, qkv, keys_values, heads,
+             first);
 }
 
 void embedding(View out, ConstView table, ConstView ids, Into into) {
@@ -248,12 +260,13 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
   checks.rank("ids", ids, 1);
   checks.is("ids", ids, ids.shape(), DType::I32);
   checks.is("out", out, {ids.count(), table.shape()[1]}, table.dtype());
-  checks.kernels().embedding(out, table, ids, into);
+  checks.run(&Kernels::embedding, costs::embedding, out, table, ids, into);
 }
 
 void token_positions(View ids, const TokenRuns& runs) {
   if (!ids || ids.shape().rank() != 2 || ids.dtype() != DType::I32)
     fail("token_positions: ids must be a (B, T) tensor of I32");
+  charge(ids.device(), "token_positions", costs::token_positions, ids, runs);
   kernels_of(ids.device()).token_positions(ids, runs);
 }
 
@@ -263,7 +276,7 @@ void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
   checks.rank("dtable", dtable, 2);
   checks.is("ids", ids, {dout.shape()[0]}, DType::I32);
   checks.is_or_f32("dtable", dtable, {dtable.shape()[0], dout.shape()[1]}, dout.dtype());
-  checks.kernels().embedding_backward(dtable, dout, ids, into);
+  checks.run(&Kernels::embedding_backward, costs::embedding_backward, dtable, dout, ids, into);
 }
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
@@ -276,7 +289,8 @@ void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView ta
   checks.is("targets", targets, {N}, DType::I32);
   checks.is("losses", losses, {N}, statistics_of(logits.dtype()));
   checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
-  checks.kernels().cross_entropy(losses, log_sum_exp, logits, targets, classes);
+  checks.run(&Kernels::cross_entropy, costs::cross_entropy, losses, log_sum_exp, logits, targets,
+             classes);
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
@@ -289,11 +303,12 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
   checks.is("targets", targets, {N}, DType::I32);
   checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
   checks.is("dlogits", dlogits, {N, V}, logits.dtype());
-  checks.kernels().cross_entropy_backward(dlogits, logits, log_sum_exp, targets, classes, factor);
+  checks.run(&Kernels::cross_entropy_backward, costs::cross_entropy_backward, dlogits, logits,
+             log_sum_exp, targets, classes, factor);
 }
 
 double sum_of_squares(ConstView x) {
-  return Checks("sum_of_squares", "x", x).kernels().sum_of_squares(x);
+  return Checks("sum_of_squares", "x", x).run(&Kernels::sum_of_squares, costs::sum_of_squares, x);
 }
 
 void adamw(View weight, View master, View m, View v, ConstView gradient, const AdamWStep& step) {
@@ -304,7 +319,7 @@ void adamw(View weight, View master, View m, View v, ConstView gradient, const A
   checks.number("step", static_cast<double>(step.step), step.step >= 1, "at least 1");
   checks.number("beta1", step.beta1, step.beta1 >= 0 && step.beta1 < 1, "0 <= beta1 < 1");
   checks.number("beta2", step.beta2, step.beta2 >= 0 && step.beta2 < 1, "0 <= beta2 < 1");
-  checks.kernels().adamw(weight, master, m, v, gradient, step);
+  checks.run(&Kernels::adamw, costs::adamw, weight, master, m, v, gradient, step);
 }
 
 void sgd(View weight, View master, View velocity, ConstView gradient, const SgdStep& step) {
@@ -312,7 +327,7 @@ void sgd(View weight, View master, View velocity, ConstView gradient, const SgdS
   check_state(checks, weight, master, gradient);
   if (velocity || step.momentum != 0)
     checks.has("velocity", velocity, weight.count(), statistics_of(weight.dtype()));
-  checks.kernels().sgd(weight, master, velocity, gradient, step);
+  checks.run(&Kernels::sgd, costs::sgd, weight, master, velocity, gradient, step);
 }
 
 }  // namespace aisc::ops

@@ -2,11 +2,22 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 
 #include "common/core/tensor.h"
 #include "common/ops/kernels.h"
 
 namespace aisc::ops {
+
+// What is charged is not counted where nobody asks.
+template <class... Arguments>
+void charge(Device& device, const char* operation, OpCost (*cost)(const Arguments&...),
+            const std::type_identity_t<Arguments>&... arguments) {
+  if (!device.wants_costs()) return;
+  OpCost its = cost(arguments...);
+  its.operation = operation;
+  device.charge(its);
+}
 
 // The checks of one call. Every tensor has to live where the first one does; every failure throws
 // Error: "layer_norm: weight is (7) F32, expected (8) F32".
@@ -26,8 +37,13 @@ class Checks {
   void number(const char* name, double found, bool holds, const char* expected) const {
     if (!holds) wrong_number(name, found, expected);
   }
-  // What computes on the device that all tensors are on.
-  const Kernels& kernels() const { return kernels_of(*device_); }
+  // Charges the device that all tensors are on for the operation and runs its kernel there.
+  template <class Kernel, class... Arguments>
+  auto run(Kernel Kernels::*kernel, OpCost (*cost)(const Arguments&...),
+           const std::type_identity_t<Arguments>&... arguments) const {
+    charge(*device_, operation_, cost, arguments...);
+    return (kernels_of(*device_).*kernel)(arguments...);
+  }
 
  private:
   void present(const char* name, const ConstView& x) const;

@@ -102,6 +102,21 @@ TEST_F(Traces, TimeOfAPartLeavesOutWhatIsNestedInIt) {
   EXPECT_EQ(trace_.seconds_by_part().at("layer"), 4);
 }
 
+TEST_F(Traces, KnowThePartOfTheInnermostSpan) {
+  Clock clock = Clock::virtual_time();
+  Trace trace(clock);
+  EXPECT_EQ(trace.part(), "");
+  {
+    const auto outer = trace.span("attention");
+    {
+      const auto inner = trace.span("product", "qkv");
+      EXPECT_EQ(trace.part(), "product");
+    }
+    EXPECT_EQ(trace.part(), "attention");
+  }
+  EXPECT_EQ(trace.part(), "");
+}
+
 TEST_F(Traces, PartsAddUpEvenWhenAPartIsNestedInItself) {
   {
     const auto outer = trace_.span("layer");

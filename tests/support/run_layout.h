@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,13 @@ struct RankLayout {
   DeviceKind kind = DeviceKind::Cpu;
   int gpu = -1;  // all ranks' GPU; -1: one each
   LaunchOptions::BetweenGpus between_gpus = LaunchOptions::BetweenGpus::Auto;
+  std::optional<LaunchOptions> options = {};  // in place of all this: an emulated machine's
 };
 
 // New memory holds NaN, so that what is never written is seen. Ranks are not bound: other tests may
 // run on the same cores.
 inline LaunchOptions launch_options(const RankLayout& layout) {
+  if (layout.options) return *layout.options;
   LaunchOptions options{.ranks = layout.ranks,
                         .backend = layout.ranks == 1 || layout.virtual_time
                                        ? LaunchOptions::Backend::Threads

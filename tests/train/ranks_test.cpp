@@ -13,6 +13,7 @@
 
 #include "common/comm/launch.h"
 #include "common/core/system/files.h"
+#include "common/model/emulated_device.h"
 #include "common/train/rank_traces.h"
 #include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
@@ -85,6 +86,9 @@ TEST_P(TrainerOnRanks, EqualsTheSerialRunInF64) {
     for (const bool virtual_time : {false, true})
       EXPECT_TRUE(same_steps(serial, run({GetParam(), virtual_time}, config, 5)))
           << micro_batches << " micro-batches" << (virtual_time ? ", in virtual time" : "");
+    const Machine machine = find_machine("dgx-a100");
+    const RankLayout emulated{.options = on_machine(machine, GetParam(), {.poison = true})};
+    EXPECT_TRUE(same_steps(serial, run(emulated, config, 5))) << micro_batches << " micro-batches";
   }
 }
 

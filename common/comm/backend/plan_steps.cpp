@@ -10,6 +10,7 @@ namespace aisc {
 using Kind = PlanAction::Kind;
 
 std::byte* bytes_of(const ConstView& view) {
+  if (view && view.device().kind() == DeviceKind::Meta) return nullptr;
   return static_cast<std::byte*>(const_cast<void*>(view.raw()));
 }
 
@@ -40,8 +41,9 @@ void PlanSteps::release() {
 
 std::byte* PlanSteps::data(const Piece& piece) const {
   const auto at = [&](const ConstView& memory) {
-    return bytes_of(memory) +
-           static_cast<std::size_t>(piece.begin) * size_of(collective_.call.dtype);
+    std::byte* const begin = bytes_of(memory);
+    return begin ? begin + static_cast<std::size_t>(piece.begin) * size_of(collective_.call.dtype)
+                 : nullptr;
   };
   switch (piece.where) {
     case Piece::Where::In:
@@ -66,6 +68,7 @@ Message PlanSteps::message(const PlanAction& action) const {
 void PlanSteps::make(const PlanAction& action) const {
   if (is_message(action)) return;
   std::byte *to = data(action.to), *from = data(action.from);
+  if (!to || !from) return;
   const Call& call = collective_.call;
   if (action.kind == Kind::Reduce)
     reduce_into(to, from, action.to.count, call.dtype, call.reduce);

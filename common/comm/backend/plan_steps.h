@@ -13,7 +13,8 @@
 
 namespace aisc {
 
-// The memory of a view as messages hold it; of an input only read.
+// The memory of a view as messages hold it; of an input only read. Null where there is none (meta):
+// then nothing moves.
 std::byte* bytes_of(const ConstView& view);
 
 // Calls add(const Message&) for each message of an exchange, in order. 0 elements are none.
@@ -70,7 +71,7 @@ class PlanSteps {
   bool has_begun() const { return is_posted_ || step_ > 0; }
 
   std::span<const PlanAction> actions() const { return plan_->step(step_); }  // of the step
-  std::byte* data(const Piece& piece) const;  // null: 0 elements of the plan's own memory
+  std::byte* data(const Piece& piece) const;  // null: 0 elements of the plan's own memory, or none
   std::size_t bytes(const Piece& piece) const;
   Message message(const PlanAction& action) const;  // of a send or a receive
   void make(const PlanAction& action) const;  // a copy or a reduction; a message is left alone

@@ -112,7 +112,8 @@ bool Messages::post(double now, RankLinks& links) {
       match(i);
       continue;
     }
-    const auto bytes = static_cast<std::int64_t>(message.bytes());
+    // Time passes for what moves nothing (meta), too.
+    const std::int64_t bytes = message.count * static_cast<std::int64_t>(size_of(message.dtype));
     const int from = world_rank(), to = shared_->world_rank(message.peer);
     if (network->is_shared(from, to)) {
       world().send_by_wire({now, from, to, issue_, posted_, bytes,

@@ -67,6 +67,7 @@ void run_row(std::span<const Post> posts, std::int64_t row, std::int64_t begin, 
   const Call& call = posts[0].call;
   // A rank that moves nothing in all_to_all_v may have any type.
   const auto typed = static_cast<std::size_t>(call.op == CommOp::AllToAllV ? row : 0);
+  if (!posts[typed].in && !posts[typed].out) return;  // meta: there is nothing to move
   const std::size_t n = posts.size(), size = size_of(posts[typed].call.dtype);
   const auto at = [&](std::int64_t element) { return static_cast<std::size_t>(element) * size; };
   const std::size_t bytes = at(end - begin), first = at(begin);

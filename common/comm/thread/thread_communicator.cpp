@@ -200,8 +200,8 @@ class ThreadCommunicator final : public Communicator {
 
   std::shared_ptr<Waitable> meet(Collective collective, std::unique_ptr<PostDetails> details) {
     const std::uint64_t k = meetings_++;
-    Post post{collective.call, static_cast<const std::byte*>(collective.in.view().raw()),
-              static_cast<std::byte*>(collective.out.view().raw()), std::move(details)};
+    Post post{collective.call, bytes_of(collective.in.view()), bytes_of(collective.out.view()),
+              std::move(details)};
     if (k >= shared_->rendezvous.ring() &&
         !shared_->rendezvous.is_over(k - shared_->rendezvous.ring()))
       block(Meeting(hold_, k - shared_->rendezvous.ring(), sequence_, {.call = collective.call}));
