@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "app/emulated_run.h"
 #include "app/program.h"
 #include "common/core/flags/command_line.h"
 #include "common/core/median.h"
@@ -42,6 +43,7 @@ struct Measurement {
   std::map<std::string, double> seconds_by_part;  // per step
   std::int64_t cache_misses;                      // of the device in the measured steps
   Ledger ledger;
+  std::map<std::string, OpCost> cost_by_part;  // FLOPs and bytes of a step
 };
 
 Measurement measure(const TrainConfig& config, int threads, int warmup, int steps) {
@@ -67,14 +69,28 @@ Measurement measure(const TrainConfig& config, int threads, int warmup, int step
     trainer.step(data);
     seconds.push_back(clock.now() - begin);
   }
-  Measurement m{median(seconds), peak, trace.seconds_by_part(), 0, device.ledger()};
+  Measurement m{median(seconds), peak, trace.seconds_by_part(), 0, device.ledger(), {}};
   m.cache_misses = m.ledger.cache_misses - misses;
   for (auto& [part, total] : m.seconds_by_part) total /= steps;
+  device.listen([&](const OpCost& cost) {
+    OpCost& sum = m.cost_by_part[trace.part()];
+    sum.flops += cost.flops;
+    sum.bytes += cost.bytes;
+  });
+  trainer.step(data);
+  device.listen(nullptr);
   return m;
 }
 
+// What a step takes in virtual time on this machine as `./aisc doctor --profile` has measured it.
+double emulated_seconds(const TrainConfig& config, const std::string& profile) {
+  const std::vector<std::uint8_t> text(1 << 12);
+  return emulate({.config = config, .machine = find_machine(profile), .meta = true}, text).seconds;
+}
+
 nlohmann::ordered_json benchmark(const std::string& name, const std::string& precision,
-                                 const std::string& recompute, int threads, int steps) {
+                                 const std::string& recompute, const std::string& profile,
+                                 int threads, int steps) {
   TrainConfig config = config_named(name);
   config.recompute = Recompute::parse(recompute);
   config.model.dtype = config.gradient_dtype = parse_dtype(precision);
@@ -93,7 +109,9 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
   const double repeated =
       tokens * config.recompute.repeated_flops_per_token(config.model, config.model.context);
   const bool is_share = spread <= kMostSpread && mfu <= 1;
-  nlohmann::ordered_json share;
+  nlohmann::ordered_json share, costs;
+  for (const auto& [part, cost] : m.cost_by_part)
+    costs[part] = {{"flops", cost.flops}, {"bytes", cost.bytes}};
   double traced = 0;
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& [part, seconds] : m.seconds_by_part) {
@@ -116,9 +134,11 @@ nlohmann::ordered_json benchmark(const std::string& name, const std::string& pre
       {"hfu", is_share ? nlohmann::ordered_json(mfu * (flops + repeated) / flops) : nullptr},
       {"activation_bytes", m.ledger[Purpose::Activations].peak_bytes},
       {"share_by_part", share},
+      {"costs_by_part", costs},
       {"cache_misses_after_warmup", m.cache_misses},
       {"peak_bytes", m.ledger.total.peak_bytes}};
   if (dot > 0) row["bf16_dot_flops"] = dot;
+  if (!profile.empty()) row["emulated_seconds_per_step"] = emulated_seconds(config, profile);
   return row;
 }
 
@@ -145,14 +165,26 @@ void print(const nlohmann::ordered_json& r) {
   fmt::print("  {:<22}{:>10.3f} GiB, of which activations {:.3f}\n", "peak memory",
              r["peak_bytes"].get<double>() / (1 << 30),
              r["activation_bytes"].get<double>() / (1 << 30));
-  for (const auto& [part, share] : r["share_by_part"].items())
-    fmt::print("    {:<20}{:>9.1f} %\n", part, 100 * share.get<double>());
+  if (r.contains("emulated_seconds_per_step")) {
+    const double emulated = r["emulated_seconds_per_step"];
+    fmt::print("  {:<22}{:>10.4f} s, {:.2f} of what was measured\n", "in virtual time", emulated,
+               emulated / r["seconds_per_step"].get<double>());
+  }
+  fmt::print("    {:<18}{:>11}{:>12}{:>10}{:>12}{:>10}\n", "part", "time", "GFLOP", "GB", "GFLOP/s",
+             "GB/s");
+  for (const auto& [part, share] : r["share_by_part"].items()) {
+    const auto cost = r["costs_by_part"].value(part, nlohmann::ordered_json::object());
+    const double seconds = share.get<double>() * r["seconds_per_step"].get<double>();
+    const double flops = cost.value("flops", 0.0) / 1e9, bytes = cost.value("bytes", 0.0) / 1e9;
+    fmt::print("    {:<18}{:>9.1f} %{:>12.2f}{:>10.3f}{:>12.1f}{:>10.1f}\n", part,
+               100 * share.get<double>(), flops, bytes, flops / seconds, bytes / seconds);
+  }
 }
 
 int run(int argc, char** argv) {
   CommandLine line("Measures training steps of a GPT with random weights on this machine.");
   std::vector<std::string> configs, precisions, recomputes;
-  std::string json;
+  std::string json, profile;
   int steps = 7, threads = 0;
   line.texts("--config", configs,
              "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 V256 B8 T256); default: "
@@ -164,11 +196,15 @@ int run(int argc, char** argv) {
              {"none", "core", "block", "every:2", "every:3"});
   line.number("--steps", steps, 5, 1000, "measured steps, after 3 of warm-up");
   line.number("--threads", threads, 0, std::max(64, 4 * available_cores()), "0: all cores");
+  line.text("--machine", profile,
+            "also say what a step takes in virtual time on this machine, a file of ./aisc doctor "
+            "--profile");
   line.text("--json", json, "also write the rows to this file");
   if (const auto status = line.parse(argc, argv)) return *status;
   if (configs.empty()) configs = {"gpt2-124m", "char-10m"};
   if (precisions.empty()) precisions = {"f32", "bf16"};
   if (recomputes.empty()) recomputes = {"none"};
+  if (!profile.empty()) find_machine(profile);  // before what takes long
   if (threads == 0) threads = available_cores();
   omp_set_num_threads(threads);
   const PoliteWaits waits(threads);
@@ -176,7 +212,7 @@ int run(int argc, char** argv) {
   for (const std::string& config : configs)
     for (const std::string& precision : precisions)
       for (const std::string& recompute : recomputes) {
-        rows.push_back(benchmark(config, precision, recompute, threads, steps));
+        rows.push_back(benchmark(config, precision, recompute, profile, threads, steps));
         print(rows.back());
       }
   if (!json.empty()) write_file(json, rows.dump(2) + "\n");

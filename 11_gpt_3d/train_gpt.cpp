@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/dataset.h"
+#include "app/emulated_run.h"
 #include "app/limits.h"
 #include "app/mpirun.h"
 #include "app/program.h"
@@ -177,6 +178,34 @@ int ranks_of_this_machine(const Options& options) {
   return processes ? processes->here : options.ranks;
 }
 
+// On machines that are not there. Without numbers no text is read: all tokens are 0.
+int run_emulated(Options& options) {
+  if (started_processes()) fail("--machine: ranks in virtual time are threads of one process");
+  EmulatedRun run{.machine = find_machine(options.machine),
+                  .ranks = options.ranks,
+                  .meta = options.meta,
+                  .steps = static_cast<int>(options.train.steps)};
+  if (options.meta) {
+    if (options.train.model.vocabulary == 0) options.train.model.vocabulary = 256;
+    run.config = options.train;
+    const std::vector<std::uint8_t> zeros(
+        static_cast<std::size_t>(options.train.model.context + 1));
+    say(emulated_report(run, emulate(run, zeros), options.tokens));
+    return 0;
+  }
+  const Dataset dataset = Dataset::open(options.data);
+  complete_model(options, dataset);
+  run.config = options.train;
+  try {
+    require_memory({.config = run.config, .ranks = run.ranks, .all_ranks = run.ranks},
+                   available_memory());
+  } catch (const Error& e) {
+    fail(std::string(e.what()) + "; with --meta it takes none");
+  }
+  say(emulated_report(run, emulate(run, dataset.training()), options.tokens));
+  return 0;
+}
+
 int run_gpt(int argc, char** argv) {
   if (process_rank() > 0)  // process 0 tells what is wrong with the flags
     for (std::ostream* stream : {&std::cout, &std::cerr}) stream->setstate(std::ios::failbit);
@@ -202,6 +231,7 @@ int run_gpt(int argc, char** argv) {
   omp_set_num_threads(threads);
   const std::optional<Processes> processes = started_processes();
   const PoliteWaits waits(std::max(1, threads / (processes ? processes->here : 1)));
+  if (!options.machine.empty()) return run_emulated(options);
   if (!options.from.empty())
     return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });
 

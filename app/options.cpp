@@ -214,6 +214,17 @@ void add_sample(CLI::App& app, Options& o) {
       ->group(group);
 }
 
+void add_virtual_time(CLI::App& app, Options& o) {
+  const std::string group = "Virtual time (docs/virtual_time.md)";
+  app.add_option("--machine", o.machine,
+                 "train on machines that are not there: one of `./aisc machines`, or a file that "
+                 "`./aisc doctor --profile` wrote; 2 steps, and no run folder")
+      ->group(group);
+  app.add_flag("--meta", o.meta, "without numbers, at any size: bytes, messages and seconds alone")
+      ->group(group);
+  add_number(app, "--tokens", o.tokens, "also say how many days so many tokens take")->group(group);
+}
+
 // The arguments that would give an earlier run's config.json, then those of the command line, which
 // count more. CLI11 takes them from behind.
 std::vector<std::string> arguments(const std::string& earlier, int argc, const char* const* argv) {
@@ -241,6 +252,16 @@ void require_alone(const Options& o) {
   both("from", "out", "generating leaves no folder");
   both("from", "ranks", "one rank generates");
   both("init", "from", "one trains, the other generates");
+  for (const char* real : {"out", "resume", "init", "from", "device", "launcher", "threads"})
+    both("machine", real, "the machine is not there, and nothing is left behind");
+  for (const char* flag : {"meta", "tokens"})
+    if (o.given.contains(flag) && o.machine.empty())
+      fail(fmt::format("--{}: only beside --machine", flag));
+  both("meta", "sample", "without numbers there is no text to continue");
+  for (const char* text : {"corpus", "validation", "tokenizer"})
+    both("meta", text,
+         "without numbers no text is read; --vocabulary says how many tokens there are");
+  if (!(o.tokens >= 0)) fail(fmt::format("--tokens is {}, expected 0 or more", o.tokens));
   if (o.allow_corpus_change && o.resume.empty())
     fail("--allow-corpus-change: only beside --resume");
   if (o.prompt.empty() && o.sample.tokens > 0)
@@ -351,12 +372,14 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   add_data(app, o);
   add_output(app, o);
   add_sample(app, o);
+  add_virtual_time(app, o);
   try {
     app.parse(arguments(earlier, argc, argv));
     for (const CLI::Option* option : app.get_options())
       if (!option->empty()) o.given.insert(option->get_single_name());
     if (!o.given.contains("min-learning-rate"))
       o.train.min_learning_rate = o.train.learning_rate / 20;
+    if (!o.machine.empty() && !o.given.contains("steps")) o.train.steps = 2;
     if (!o.given.contains("gradients")) o.train.gradient_dtype = o.train.model.dtype;
     o.train.model.seed = o.sample.seed = o.train.seed;
     for (std::string* path : {&o.data.corpus, &o.data.validation, &o.data.tokenizer})

@@ -33,6 +33,10 @@ struct Options {
   std::string device = "cpu";  // of each rank: "cpu", "cuda" or "cuda:1"
   int threads = 0;             // of all ranks; 0: the cores that they may use
 
+  std::string machine;  // in virtual time, on one that is not there; empty: for real
+  bool meta = false;    // without numbers
+  double tokens = 0;    // whose days are said
+
   std::set<std::string> given;  // flags of the command line (and of --config), "layers"
 
   // config.json: every value that the run depends on, by flag, in groups. Reading it back as flags

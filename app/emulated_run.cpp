@@ -1,0 +1,153 @@
+#include "app/emulated_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "common/core/error.h"
+#include "common/model/replicas.h"
+#include "common/train/timeline.h"
+
+namespace aisc {
+namespace {
+
+constexpr double kSecondsADay = 86400;
+
+void require_room(const EmulatedRun& run) {
+  const TrainConfig::Bytes bytes = run.config.needed_bytes(run.ranks);
+  const double needed = bytes.model + bytes.activations, room = run.machine.capacity;
+  if (room == 0 || needed <= room) return;
+  fail(fmt::format(
+      "a rank needs about {:.4g} GB, {:.4g} for weights, gradients and optimizer and {:.4g} for "
+      "activations; {} has {:.4g} GB, {:.4g} too few: try {}",
+      needed / 1e9, bytes.model / 1e9, bytes.activations / 1e9, run.machine.name, room / 1e9,
+      (needed - room) / 1e9,
+      bytes.model > room ? "a smaller --width, fewer --layers, or --precision bf16"
+                         : "--recompute block, more --micro-batches, or a smaller --batch"));
+}
+
+// Seconds that at least one of the spans covers.
+double covered(std::vector<std::pair<double, double>> spans) {
+  std::sort(spans.begin(), spans.end());
+  double sum = 0, until = 0;
+  for (const auto& [begin, end] : spans) {
+    sum += std::max(0.0, end - std::max(begin, until));
+    until = std::max(until, end);
+  }
+  return sum;
+}
+
+// What the rank's communicator had under way: spans of lanes, which belong to no part.
+double communication_of(const Trace& trace) {
+  std::vector<std::pair<double, double>> spans;
+  for (const TraceEvent& event : trace.events())
+    if (event.lane > 0) spans.emplace_back(event.begin_seconds, event.end_seconds);
+  return covered(std::move(spans));
+}
+
+}  // namespace
+
+EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
+  run.config.validate(run.ranks);
+  require_room(run);
+  EmulatedStep result;
+  std::mutex mutex;
+  const Network network = run.machine.network(run.ranks);
+  const int launched = run.runs_one() ? 1 : run.ranks;
+  launch(on_machine(run.machine, launched, {.meta = run.meta}), [&](const Rank& own) {
+    const auto replicas = run.runs_one() ? make_replicas(run.ranks, network, own) : nullptr;
+    const Rank rank{replicas ? *replicas : own.world, own.device, own.clock, own.trace};
+    Trainer trainer(rank, run.config);
+    const BatchSampler data(text, run.config.model.context, run.config.seed);
+    for (int i = 1; i < run.steps; ++i) trainer.step(data);
+    rank.world.barrier();
+    rank.device.reset_peaks();
+    rank.trace.reset();
+    rank.trace.record(true);
+    const std::int64_t sent = rank.world.stats().sent().wire_bytes;
+    double product_flops = 0;
+    rank.device.listen([&](const OpCost& cost) { product_flops += cost.product ? cost.flops : 0; });
+    const double begin = rank.clock.now();
+    const StepReport report = trainer.step(data);
+    const double seconds = rank.clock.now() - begin;
+    rank.trace.record(false);
+    rank.device.listen(nullptr);
+    const std::lock_guard lock(mutex);
+    if (rank.world.rank() > 0) return;
+    result.seconds = seconds;
+    result.loss = report.loss;
+    result.ledger = rank.device.ledger();
+    result.seconds_by_part = rank.trace.seconds_by_part();
+    result.communication_seconds = communication_of(rank.trace);
+    result.exposed_seconds = result.seconds_by_part["communication"];
+    for (const Parameter* p : trainer.parameters().parameters())
+      result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
+    result.elements = trainer.parameters().layout().count();
+    result.product_flops = product_flops;
+    result.sent_bytes = rank.world.stats().sent().wire_bytes - sent;
+  });
+  return result;
+}
+
+std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, double tokens) {
+  const TrainConfig& c = run.config;
+  std::string text = fmt::format(
+      "{} rank{} of {} ({}), {}\n\n", run.ranks, run.ranks == 1 ? "" : "s", run.machine.name,
+      run.machine.says, run.meta ? "without numbers: loss and gradients are 0" : "with numbers");
+  if (run.runs_one()) text += "All ranks do the same on as many samples: one was run for all.\n\n";
+  const TrainConfig::Bytes needed = c.needed_bytes(run.ranks);
+  const double dtype = static_cast<double>(size_of(c.model.dtype)),
+               n = static_cast<double>(step.elements);
+  const double gradient = static_cast<double>(size_of(c.gradient_dtype));
+  const double state =
+      static_cast<double>(size_of(statistics_of(c.model.dtype))) * (dtype < 4 ? 3 : 2);
+  const PredictedBytes predicted[] = {
+      {Purpose::Parameters, fmt::format("{} N", dtype), dtype * n},
+      {Purpose::Gradients, fmt::format("{} N", gradient), gradient * n},
+      {Purpose::Optimizer, fmt::format("{} N", state), state * n},
+      {Purpose::Activations, "needed_bytes", needed.activations}};
+  text += bytes_table(step.ledger, predicted);
+
+  text += fmt::format("\n{:<28}{:>12}{:>9}\n", "part", "seconds", "share");
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [part, seconds] : step.seconds_by_part) parts.emplace_back(seconds, part);
+  std::sort(parts.rbegin(), parts.rend());
+  for (const auto& [seconds, part] : parts)
+    if (seconds > 0)
+      text +=
+          fmt::format("{:<28}{:>12.6f}{:>8.1f} %\n", part, seconds, 100 * seconds / step.seconds);
+
+  const double hidden = std::max(0.0, step.communication_seconds - step.exposed_seconds);
+  const double tokens_a_step = static_cast<double>(c.batch * c.model.context);
+  const double flops = c.model.flops_per_token(c.model.context) * tokens_a_step;
+  const double repeated =
+      c.recompute.repeated_flops_per_token(c.model, c.model.context) * tokens_a_step;
+  const double peak = run.machine.peak(c.model.dtype) * run.ranks;
+  const auto line = [&](const char* what, const std::string& figure) {
+    text += fmt::format("{:<28}{:>12}\n", what, figure);
+  };
+  text += "\n";
+  line("parameters", fmt::format("{}", step.parameters));
+  double states = 0;
+  for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
+    states += static_cast<double>(step.ledger[p].live_bytes);
+  line("bytes a parameter", fmt::format("{:.6g}", states / n));
+  line("FLOPs of a rank's products", fmt::format("{:.6g}", step.product_flops));
+  if (!run.meta) line("loss", fmt::format("{:.6f}", step.loss));
+  line("a step", fmt::format("{:.6g} s", step.seconds));
+  line("communication, exposed", fmt::format("{:.6g} s", step.exposed_seconds));
+  line("communication, hidden", fmt::format("{:.6g} s", hidden));
+  line("sent by a rank", fmt::format("{:.6g} GB", static_cast<double>(step.sent_bytes) / 1e9));
+  line("tokens/s", fmt::format("{:.6g}", tokens_a_step / step.seconds));
+  line("model FLOP utilisation", fmt::format("{:.3f}", flops / step.seconds / peak));
+  line("hardware FLOP utilisation",
+       fmt::format("{:.3f}", (flops + repeated) / step.seconds / peak));
+  if (tokens > 0)
+    line(fmt::format("{:.4g} tokens", tokens).c_str(),
+         fmt::format("{:.4g} days", tokens / tokens_a_step * step.seconds / kSecondsADay));
+  return text;
+}
+
+}  // namespace aisc

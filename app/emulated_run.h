@@ -1,0 +1,47 @@
+// A training run on machines that are not there (common/model): in virtual time, with numbers or
+// without.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "common/model/emulated_device.h"
+#include "common/train/trainer.h"
+
+namespace aisc {
+
+struct EmulatedRun {
+  TrainConfig config;
+  Machine machine;
+  int ranks = 1;
+  bool meta = false;
+  int steps = 2;  // of which the last is measured
+  // Replicas with equal shares do the same: without numbers, and where there are more of them than
+  // this, one is run for all (common/model/replicas.h).
+  int most_run = 64;
+
+  bool runs_one() const { return meta && ranks > most_run && config.batch % ranks == 0; }
+};
+
+// Of the measured step, on rank 0.
+struct EmulatedStep {
+  double loss = 0;  // of a run without numbers: 0
+  double seconds = 0;
+  Ledger ledger;
+  std::map<std::string, double> seconds_by_part;
+  double communication_seconds = 0;  // in which a message of this rank was under way
+  double exposed_seconds = 0;        // of these, in which the rank waited for it
+  std::int64_t sent_bytes = 0;
+  std::int64_t parameters = 0, elements = 0;  // without and with padding
+  double product_flops = 0;                   // that its products were charged for
+};
+
+// Runs it. `text` is trained on. Throws Error for a model that its machine has no room for: by how
+// much, and what to try.
+EmulatedStep emulate(const EmulatedRun& run, TokenView text);
+
+// What `./aisc train --machine` prints: bytes by purpose, seconds by part, communication, tokens/s,
+// utilisation, and the days that so many tokens take (0: not said).
+std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, double tokens);
+
+}  // namespace aisc
