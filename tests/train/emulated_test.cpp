@@ -141,7 +141,8 @@ TEST(EmulatedTraining, SumOfProductsIsFlopsPerToken) {
     launch(on_machine(machine, 1, {.meta = true}), [&](Rank rank) {
       Trainer trainer(rank, config);
       rank.device.listen([&](const OpCost& cost) { products += cost.product ? cost.flops : 0; });
-      const BatchSampler data(some_text(), config.model.context, config.seed);
+      const std::vector<std::uint8_t> text = some_text();
+      const BatchSampler data(text, config.model.context, config.seed);
       trainer.step(data);
       steps = trainer.hardware_flops_per_step();
       rank.device.listen(nullptr);
