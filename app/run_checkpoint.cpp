@@ -14,11 +14,25 @@ namespace {
 constexpr const char* kWeights = "/model.safetensors";
 constexpr const char* kState = "/training_state.safetensors";
 
-std::vector<SafetensorsSpec> specs_of(const std::vector<Optimizer::State>& state) {
+// A name in the file of what belongs to a rank.
+std::string name_at(const Optimizer::State& state, int rank) {
+  return fmt::format("{}@{}", state.name, rank);
+}
+
+std::vector<SafetensorsSpec> specs_of(const Optimizer& optimizer, int ranks) {
   std::vector<SafetensorsSpec> specs;
-  for (const Optimizer::State& s : state)
+  for (const Optimizer::State& s : optimizer.state())
     specs.push_back({s.name, s.value.dtype(), s.value.shape()});
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const Optimizer::State& s : optimizer.own_state())
+      specs.push_back({name_at(s, rank), s.value.dtype(), s.value.shape()});
   return specs;
+}
+
+Tensor on_host(ConstView x, CpuDevice& host) {
+  Tensor copy(x.shape(), x.dtype(), host);
+  host.copy(copy, x);
+  return copy;
 }
 
 }  // namespace
@@ -50,40 +64,54 @@ RunState RunState::from_json(const std::string& json, const std::string& name) {
   return state;
 }
 
-std::string save_run(const std::string& checkpoints, const Trainer& trainer,
+std::string save_run(const Rank& rank, const std::string& checkpoints, const Trainer& trainer,
                      const Tokenizer* tokenizer, RunState state) {
+  const std::vector<Optimizer::State> own = trainer.optimizer().own_state();
+  CpuDevice host;
+  if (rank.world.rank() > 0) {
+    for (const Optimizer::State& s : own)
+      rank.world.send(on_host(s.value, host), 0).wait();  // comm: what is this rank's own
+    return "";
+  }
   CheckpointWriter checkpoint(checkpoints, trainer.steps_taken());
   const std::int32_t end = tokenizer ? tokenizer->end_of_text().value_or(-1) : -1;
   write_gpt2_weights(checkpoint.folder(), trainer.config().model, trainer.parameters(), end);
   if (tokenizer) tokenizer->write(checkpoint.folder());
-  const std::vector<Optimizer::State> tensors = trainer.optimizer().state();
-  SafetensorsWriter file(checkpoint.folder() + kState, specs_of(tensors));
-  CpuDevice host;
-  for (const Optimizer::State& s : tensors) {
-    if (s.value.device().is_host()) {
-      file.append(s.value);
-    } else {
-      Tensor copy(s.value.shape(), s.value.dtype(), host);
-      host.copy(copy, s.value);
-      file.append(copy);
+  SafetensorsWriter file(checkpoint.folder() + kState,
+                         specs_of(trainer.optimizer(), rank.world.size()));
+  const auto append = [&](ConstView x) {
+    if (x.device().is_host())
+      file.append(x);
+    else
+      file.append(on_host(x, host));
+  };
+  for (const Optimizer::State& s : trainer.optimizer().state()) append(s.value);
+  for (const Optimizer::State& s : own) append(s.value);
+  for (int from = 1; from < rank.world.size(); ++from)
+    for (const Optimizer::State& s : own) {
+      const Tensor theirs(s.value.shape(), s.value.dtype(), host);
+      rank.world.recv(theirs, from).wait();  // comm: what is rank `from`'s own
+      file.append(theirs);
     }
-  }
   file.commit();
   state.samples = trainer.samples_taken();
   return checkpoint.commit(state.to_json());
 }
 
-void restore_run(const Checkpoint& checkpoint, Trainer& trainer) {
+void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer) {
   const RunState state = RunState::from_json(checkpoint.state, checkpoint.path);
   const Safetensors weights(checkpoint.path + kWeights);
   read_gpt2_weights(weights, trainer.config().model, trainer.parameters());
   const Safetensors file(checkpoint.path + kState);
   CpuDevice host;
-  for (const Optimizer::State& s : trainer.optimizer().state()) {
-    Tensor copy(s.value.shape(), s.value.dtype(), host);
-    file.read(s.name, copy);
-    s.value.device().copy(s.value, copy);
-  }
+  const auto read = [&](const std::string& name, View to) {
+    const Tensor copy(to.shape(), to.dtype(), host);
+    file.read(name, copy);
+    to.device().copy(to, copy);
+  };
+  for (const Optimizer::State& s : trainer.optimizer().state()) read(s.name, s.value);
+  for (const Optimizer::State& s : trainer.optimizer().own_state())
+    read(name_at(s, rank.world.rank()), s.value);
   trainer.resume(checkpoint.step, state.samples);
 }
 

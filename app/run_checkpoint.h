@@ -1,7 +1,8 @@
 // What a training run puts into a checkpoint (formats/checkpoint.h), and takes out again:
 //
 //   model.safetensors, config.json   the weights as Hugging Face's GPT-2: from_pretrained opens it
-//   training_state.safetensors       the optimizer's state, by parameter: "wte.weight/m"
+//   training_state.safetensors       the optimizer's state, by parameter: "wte.weight/m"; what each
+//                                    rank has of its own as "onebit_adam/worker_error@3", rank 3's
 //   tokenizer.json, vocab.json, ...  the tokenizer, if the run has one
 //   checkpoint.json                  the manifest, with the run's flags, samples and corpus
 #pragma once
@@ -26,13 +27,15 @@ struct RunState {
   static RunState from_json(const std::string& json, const std::string& name);  // throws Error
 };
 
-// Writes a checkpoint of `trainer` and returns its path. `tokenizer` may be null. Throws Error: the
-// disk is full, the folder read-only; then nothing of it is left.
-std::string save_run(const std::string& checkpoints, const Trainer& trainer,
+// Rank 0 writes a checkpoint of `trainer` and returns its path; others send it what they have of
+// their own and return "". Collective. `tokenizer` may be null. Throws Error: the disk is full, the
+// folder read-only; then nothing of it is left.
+std::string save_run(const Rank& rank, const std::string& checkpoints, const Trainer& trainer,
                      const Tokenizer* tokenizer, RunState state);
 
-// Fills a trainer of the same configuration: it goes on bitwise as the one that was saved. Throws
-// Error naming the tensor that does not fit.
-void restore_run(const Checkpoint& checkpoint, Trainer& trainer);
+// Fills a rank's trainer of the same configuration: it goes on bitwise as the one that was saved.
+// Throws Error naming the tensor that does not fit, or is not there: another optimizer, or other
+// ranks where they have something of their own.
+void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer);
 
 }  // namespace aisc

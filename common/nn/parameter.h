@@ -73,6 +73,7 @@ Parameter split_parameter(std::string name, const Shape& global_shape, int dim, 
 struct FlatRange {
   std::int64_t begin = 0, end = 0;
   std::int64_t count() const { return end - begin; }
+  bool operator==(const FlatRange&) const = default;
 };
 
 // Elements `local` .. `local + count` of a rank's part are `global` .. of the whole.

@@ -58,10 +58,12 @@ class Optimizer {
   struct State {
     std::string name;
     View value;
-    const Parameter* parameter;  // of the slice
+    const Parameter* parameter;  // of the slice; null: of none
     std::int64_t begin;
   };
   virtual std::vector<State> state() const = 0;
+  // Likewise what each rank has of its own, under names that are the same on all ranks.
+  virtual std::vector<State> own_state() const { return {}; }
 
  protected:
   explicit Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {}

@@ -168,6 +168,22 @@ std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& t
   return svg + "</svg>\n";
 }
 
+CommunicationTime communication_time(std::span<const TraceEvent> events) {
+  std::vector<std::pair<double, double>> spans;  // of lanes beside the threads
+  CommunicationTime time;
+  for (const TraceEvent& event : events) {
+    if (event.lane > 0) spans.emplace_back(event.begin_seconds, event.end_seconds);
+    if (event.part == "communication") time.waited += event.end_seconds - event.begin_seconds;
+  }
+  std::sort(spans.begin(), spans.end());
+  double until = 0;
+  for (const auto& [begin, end] : spans) {
+    time.under_way += std::max(0.0, end - std::max(begin, until));
+    until = std::max(until, end);
+  }
+  return time;
+}
+
 std::string bytes_table(const Ledger& ledger, std::span<const PredictedBytes> predicted) {
   std::string text = fmt::format("{:<14} {:<28} {:>12} {:>12} {:>8}\n", "purpose", "formula",
                                  "its bytes", "ledger", "ratio");

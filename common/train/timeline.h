@@ -1,6 +1,7 @@
 // Who did what when, and who holds what: the two pictures of a step on many ranks.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,14 @@ std::vector<TimelineRow> gather_timeline(const Rank& rank);
 std::string timeline_text(std::span<const TimelineRow> rows, int columns = 100);
 // The same as a picture that stands alone, inner spans over outer ones, coloured by part.
 std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& title);
+
+// Of what a rank's trace has recorded.
+struct CommunicationTime {
+  double under_way = 0;  // seconds in which something was on a lane beside its thread
+  double waited = 0;     // in which its thread did nothing but communicate: spans of that part
+  double hidden() const { return std::max(0.0, under_way - waited); }
+};
+CommunicationTime communication_time(std::span<const TraceEvent> events);
 
 // What a formula says of a purpose, beside what the ledger saw at most.
 struct PredictedBytes {

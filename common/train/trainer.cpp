@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/error.h"
@@ -18,10 +19,25 @@ const TrainConfig& validated(const TrainConfig& config, int ranks) {
   return config;
 }
 
-// Draws the parameters, of which the optimizer then takes its master copies.
-std::vector<OptimizerSlice> drawn(ParameterStore& store, std::uint64_t seed) {
-  store.initialize(seed);
-  return slices_of(store.parameters());
+std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, ParameterStore& store,
+                                 const TrainConfig& config) {
+  return std::make_unique<AdamW>(
+      slices_of(store.parameters()),
+      AdamW::Options{
+          .beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay});
+}
+
+std::unique_ptr<Reducer> sum_at_the_end(const Rank& rank, const Model& /*model*/,
+                                        ParameterStore& store, Optimizer& /*optimizer*/) {
+  return std::make_unique<SumAtTheEnd>(rank, store);
+}
+
+// With the plain form of what is not given.
+StepParts completed(StepParts parts) {
+  if (!parts.optimizer) parts.optimizer = adamw;
+  if (!parts.reducer) parts.reducer = sum_at_the_end;
+  if (!parts.loop) parts.loop = one_after_another;
+  return parts;
 }
 
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
@@ -82,90 +98,94 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
   const DType statistics = statistics_of(model.dtype);
   const std::size_t state = (statistics == model.dtype ? 2 : 3) * size_of(statistics);
   const std::int64_t share = (batch + ranks - 1) / ranks;
-  const auto samples = static_cast<double>((share + micro_batches - 1) / micro_batches);
+  const std::int64_t at_a_time = (share + micro_batches - 1) / micro_batches;
+  const auto kept = static_cast<double>(keeps_all_micro_batches ? share : at_a_time);
+  const auto samples = static_cast<double>(at_a_time);
   // Beside what blocks keep: the last norm's two, the logits and a gradient; or, later, what is
-  // remade and the gradients of a block's output and of its hidden layer.
-  const double of_a_token = recompute.kept_per_token(model) +
-                            std::max(V + 3 * C, recompute.remade_per_token(model) + 5 * C);
+  // remade and the gradients of a block's output and of its hidden layer. And what lies between two
+  // layers, of all other micro-batches.
+  const double others = std::max(V + 3 * C, recompute.remade_per_token(model) + 5 * C);
   return {.model = parameters *
-                   static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state),
-          .activations = samples * T * of_a_token * static_cast<double>(size_of(model.dtype))};
+                   (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
+                    extra_state * static_cast<double>(size_of(statistics))),
+          .activations =
+              (kept * recompute.kept_per_token(model) + samples * others + (kept - samples) * C) *
+              T * static_cast<double>(size_of(model.dtype))};
 }
 
 SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts) {
   return {all.begin + i * all.count() / parts, all.begin + (i + 1) * all.count() / parts};
 }
 
-Trainer::Trainer(const Rank& rank, const TrainConfig& config)
+Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
     : rank_(rank),
       config_(validated(config, rank.world.size())),
+      parts_(completed(std::move(parts))),
       model_(make_gpt(rank, config.model, config.recompute.parts())),
       store_(rank.device, make_units(model_),
              {.value_dtype = config.model.dtype, .grad_dtype = config.gradient_dtype}),
-      optimizer_(
-          drawn(store_, config.seed),
-          {.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay}),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,
                 .warmup_steps = config.warmup_steps,
-                .total_steps = config.steps} {}
+                .total_steps = config.steps} {
+  store_.initialize(config.seed);
+  optimizer_ = parts_.optimizer(rank_, store_, config_);
+  reducer_ = parts_.reducer(rank_, model_, store_, *optimizer_);
+}
 
 void Trainer::take_weights() {
-  for (const Optimizer::State& state : optimizer_.state())
+  for (const Optimizer::State& state : optimizer_->state())
     if (state.name.ends_with("/master"))
       ops::cast(state.value, state.parameter->value().flat(state.begin, state.value.count()));
 }
 
 void Trainer::resume(std::int64_t steps, std::int64_t samples) {
-  optimizer_.resume(steps);
+  optimizer_->resume(steps);
   samples_ = samples;
 }
 
 StepReport Trainer::step(const BatchSampler& data) {
   const std::int64_t step = steps_taken();
-  const SampleRange mine = part_of({0, config_.batch}, rank_.world.rank(), rank_.world.size());
   const auto tokens = static_cast<double>(config_.batch * config_.model.context);
   StepReport report{.loss = 0, .learning_rate = schedule_.at(step), .gradient_norm = 0};
   store_.clear_grads();
-  for (std::int64_t m = 0; m < config_.micro_batches; ++m) {
-    const SampleRange part = part_of(mine, m, config_.micro_batches);
-    const Pass pass{.step = static_cast<std::uint64_t>(step),
-                    .micro_batch = static_cast<int>(m),
-                    .last_micro_batch = m + 1 == config_.micro_batches,
-                    .first_sample = part.begin};
-    const auto span = rank_.trace.span("other", fmt::format("micro-batch {}", m));
-    const Batch batch = [&] {
-      const auto data_span = rank_.trace.span("data");
-      return data.batch(rank_.device, samples_ + part.begin, part.count());
-    }();
-    report.loss +=
-        forward_backward(model_, batch.tokens, batch.targets, pass, 1.0 / tokens) / tokens;
+  reducer_->begin();
+  LayerHook* const hooks[] = {reducer_.get()};
+  const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
+  report.loss =
+      parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks) / tokens;
+  {
+    const auto span = rank_.trace.span("communication", "sum over ranks");
+    CpuDevice host;
+    const View loss(&report.loss, {1}, DType::F64, host);
+    Work sum = rank_.world.all_reduce(loss);  // comm: 8 bytes, so that all report the same
+    reducer_->finish();
+    sum.wait();
   }
-  store_.complete_grads();
-  sum_over_ranks(report);
   {
     const auto span = rank_.trace.span("clip");
-    const ConstView grads = store_.grads();
-    report.gradient_norm = global_norm({&grads, 1});
+    report.gradient_norm = reducer_->norm();
   }
   require_finite(step, report);
-  const auto span = rank_.trace.span("optimizer");
-  optimizer_.step({.learning_rate = report.learning_rate,
-                   .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
+  {
+    const auto span = rank_.trace.span("optimizer");
+    optimizer_->step({.learning_rate = report.learning_rate,
+                      .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
+  }
+  reducer_->updated();
   samples_ += config_.batch;
   return report;
 }
 
-// Each rank's loss and gradients are its samples' part of the means over the global batch: they
-// were divided by the tokens of all ranks, so that the sum is the mean, also of shares of unequal
-// size.
-void Trainer::sum_over_ranks(StepReport& report) {
-  const auto span = rank_.trace.span("communication", "sum over ranks");
-  CpuDevice host;
-  const View loss(&report.loss, {1}, DType::F64, host);
-  Work gradients = rank_.world.all_reduce(store_.grads());  // comm: all gradients, once a step
-  rank_.world.all_reduce(loss).wait();  // comm: 8 bytes, so that all report the same
-  gradients.wait();
+MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const {
+  const auto span = rank_.trace.span("data");
+  const SampleRange mine = part_of({0, config_.batch}, rank_.world.rank(), rank_.world.size());
+  const SampleRange part = part_of(mine, m, config_.micro_batches);
+  return {.batch = data.batch(rank_.device, samples_ + part.begin, part.count()),
+          .pass = {.step = static_cast<std::uint64_t>(steps_taken()),
+                   .micro_batch = static_cast<int>(m),
+                   .last_micro_batch = m + 1 == config_.micro_batches,
+                   .first_sample = part.begin}};
 }
 
 double Trainer::evaluate(std::span<const Batch> windows) const {

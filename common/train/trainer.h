@@ -4,14 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
-#include "common/data/batches.h"
-#include "common/nn/driver.h"
-#include "common/nn/parameter_store.h"
-#include "common/optim/optimizer.h"
 #include "common/optim/schedule.h"
 #include "common/train/recompute.h"
+#include "common/train/step_parts.h"
 
 namespace aisc {
 
@@ -21,6 +19,9 @@ struct TrainConfig {
   DType gradient_dtype = DType::F32;  // the model's type, or F32 beside a shorter one
   std::int64_t batch = 16;            // samples of `model.context` tokens per step, over all ranks
   std::int64_t micro_batches = 1;     // parts a rank's share is computed in; divides batch
+  // Whether the loop (StepParts) has activations of all of them at once: for needed_bytes.
+  bool keeps_all_micro_batches = false;
+  double extra_state = 0;  // likewise: numbers of the optimizer's a parameter, beside AdamW's
   std::int64_t steps = 1000;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   std::int64_t warmup_steps = 100;
@@ -58,7 +59,7 @@ class Trainer {
  public:
   // Draws the parameters from config.seed, the same on all ranks of rank.world. Throws Error for
   // sizes that do not fit together or leave a rank without samples.
-  Trainer(const Rank& rank, const TrainConfig& config);
+  Trainer(const Rank& rank, const TrainConfig& config, StepParts parts = {});
 
   // To be called after parameters() were filled from elsewhere: the optimizer's master copies of
   // weights in a shorter type become copies of them.
@@ -77,27 +78,29 @@ class Trainer {
   // have none.
   double evaluate(std::span<const Batch> windows) const;
 
-  std::int64_t steps_taken() const { return optimizer_.steps(); }
+  std::int64_t steps_taken() const { return optimizer_->steps(); }
   std::int64_t samples_taken() const { return samples_; }
   const TrainConfig& config() const { return config_; }
   const Model& model() const { return model_; }
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
-  const Optimizer& optimizer() const { return optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
   double flops_per_step() const;
   // With what is computed a second time, where it is recomputed.
   double hardware_flops_per_step() const;
 
  private:
-  void sum_over_ranks(StepReport& report);
+  MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
 
   Rank rank_;
   TrainConfig config_;
+  StepParts parts_;
   Model model_;
   ParameterStore store_;
-  AdamW optimizer_;
   CosineSchedule schedule_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Reducer> reducer_;
   std::int64_t samples_ = 0;
 };
 

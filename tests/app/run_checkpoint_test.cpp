@@ -66,13 +66,13 @@ TEST_P(RunCheckpoint, ContinuesBitwiseAsIfNeverStopped) {
   Trainer whole(world.rank, config);
   for (int i = 0; i < 4; ++i) whole.step(data);
   const std::string path =
-      save_run(folder.path(), whole, nullptr, {.config = "{}", .corpus_hash = 5});
+      save_run(world.rank, folder.path(), whole, nullptr, {.config = "{}", .corpus_hash = 5});
 
   TestWorld other_world(GetParam().kind);
   TrainConfig other = config;
   Trainer resumed(other_world.rank, other);
   const Checkpoint checkpoint = read_checkpoint(path);
-  restore_run(checkpoint, resumed);
+  restore_run(other_world.rank, checkpoint, resumed);
   EXPECT_EQ(resumed.steps_taken(), 4);
   EXPECT_EQ(resumed.samples_taken(), 24);
   EXPECT_TRUE(same_bits(resumed.parameters().values(), whole.parameters().values()));
@@ -108,11 +108,12 @@ TEST(RunCheckpointOf, AnotherModelDoesNotFit) {
   TestWorld world;
   const TrainConfig config = config_of({"", DType::F32, DType::F32});
   const std::string path =
-      save_run(folder.path(), Trainer(world.rank, config), nullptr, {.config = "{}"});
+      save_run(world.rank, folder.path(), Trainer(world.rank, config), nullptr, {.config = "{}"});
   TrainConfig wider = config;
   wider.model.width = 18;
   Trainer other(world.rank, wider);
-  EXPECT_TRUE(error_says([&] { restore_run(read_checkpoint(path), other); }, {"shape", path}));
+  EXPECT_TRUE(
+      error_says([&] { restore_run(world.rank, read_checkpoint(path), other); }, {"shape", path}));
 }
 
 TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
@@ -120,7 +121,7 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   TestWorld world;
   const TrainConfig config = config_of({"", DType::F32, DType::F32});
   const Trainer trainer(world.rank, config);
-  save_run(folder.path("checkpoints"), trainer, nullptr, {.config = "{}"});
+  save_run(world.rank, folder.path("checkpoints"), trainer, nullptr, {.config = "{}"});
   const auto silent = [](const std::string&) {};
   const std::string weights = weights_at(folder.path(), silent);
   EXPECT_EQ(weights, folder.path("checkpoints/step_000000/model.safetensors"));

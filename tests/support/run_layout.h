@@ -50,14 +50,15 @@ inline std::vector<std::uint8_t> some_text() {
 }
 
 // What each step leaves behind: the losses up to it, and whole gradients and weights after it.
-// T(rank, config) is what trains, with step(data) and parameters() like Trainer's.
-template <class T = Trainer>
-std::vector<RunRecord> run_layout(const RankLayout& layout, const TrainConfig& config, int steps) {
+// T(rank, config, more ...) is what trains, with step(data) and parameters() like Trainer's.
+template <class T = Trainer, class... More>
+std::vector<RunRecord> run_layout(const RankLayout& layout, const TrainConfig& config, int steps,
+                                  const More&... more) {
   const std::vector<std::uint8_t> text = some_text();
   std::vector<RunRecord> result;
   std::mutex mutex;
   launch(launch_options(layout), [&](Rank rank) {
-    T trainer(rank, config);
+    T trainer(rank, config, more...);
     const BatchSampler data(text, config.model.context, config.seed);
     std::vector<RunRecord> records;
     std::vector<double> losses;

@@ -19,10 +19,15 @@ TEST(RunCheckpointOnCuda, GoesOnOnTheCpuAndBackFromItsCheckpoints) {
   Trainer first(gpu.rank, config), second(cpu.rank, config), third(again.rank, config);
   for (int i = 0; i < 3; ++i) first.step(data);
   const TemporaryFolder folder;
-  restore_run(read_checkpoint(save_run(folder.path("a"), first, nullptr, {.config = "{}"})),
-              second);
-  restore_run(read_checkpoint(save_run(folder.path("b"), second, nullptr, {.config = "{}"})),
-              third);
+  const auto pass_on = [&](const char* name, TestWorld& from, const Trainer& saved, TestWorld& to,
+                           Trainer& restored) {
+    restore_run(
+        to.rank,
+        read_checkpoint(save_run(from.rank, folder.path(name), saved, nullptr, {.config = "{}"})),
+        restored);
+  };
+  pass_on("a", gpu, first, cpu, second);
+  pass_on("b", cpu, second, again, third);
   EXPECT_TRUE(same_bits(first.parameters().values(), second.parameters().values()));
   EXPECT_EQ(first.step(data).loss, third.step(data).loss);
   EXPECT_TRUE(same_bits(first.parameters().values(), third.parameters().values()));

@@ -1,0 +1,31 @@
+#include "common/train/step_parts.h"
+
+#include <fmt/format.h>
+
+#include "common/optim/clip.h"
+
+namespace aisc {
+
+double one_after_another(const Rank& rank, const Model& model, std::int64_t count,
+                         const ReadMicroBatch& read, double loss_factor, Hooks hooks) {
+  double loss = 0;
+  for (std::int64_t m = 0; m < count; ++m) {
+    const auto span = rank.trace.span("other", fmt::format("micro-batch {}", m));
+    const MicroBatch micro = read(m);
+    loss += forward_backward(model, micro.batch.tokens, micro.batch.targets, micro.pass,
+                             loss_factor, hooks);
+  }
+  return loss;
+}
+
+double Reducer::norm() const {
+  const ConstView grads = store_.grads();
+  return global_norm({&grads, 1});
+}
+
+void SumAtTheEnd::finish() {
+  store().complete_grads();
+  rank().world.all_reduce(store().grads()).wait();  // comm: all gradients, once a step
+}
+
+}  // namespace aisc
