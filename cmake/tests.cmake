@@ -13,7 +13,8 @@
 #   WHOLE libs        tests/<room>/whole, which needs all of a module's exercises at once and grades
 #                     none, is a binary of its own, with these libs; sanitizers leave it out
 #
-#   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun
+#   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun;
+#     of a module's tests of the whole the room is 03_name_whole
 #   aisc_test_program(race_01 01_name.race.is_reported SANITIZER thread SAYS "data race" ELSE "why not")
 #   aisc_test_scripts(programs tools)                                tests/programs/*_test ...
 #
@@ -223,8 +224,12 @@ function(aisc_test_processes name)
   if(AISC_SANITIZE)
     set(arg_RANKS ${arg_SANITIZED})
   endif()
+  if(NOT TARGET ${name}_test)  # a module's tests of the whole, where they are left out
+    return()
+  endif()
+  string(REGEX REPLACE "_whole$" "/whole" folder "${name}")
   foreach(source IN LISTS arg_SOURCES)
-    set(path "${AISC_ROOT}/tests/${name}/${source}")
+    set(path "${AISC_ROOT}/tests/${folder}/${source}")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
     file(STRINGS "${path}" lines REGEX "^INSTANTIATE_TEST_SUITE_P\\([A-Za-z]+, [A-Za-z]+,")
     list(TRANSFORM lines REPLACE "^[^ ]+ ([A-Za-z]+),.*" "*/\\1.*")

@@ -34,6 +34,11 @@ def plain(text):
     place, _, rest = text.partition("\n")
     rest = rest if re.search(r":[0-9]+$", place) else text
     lines = [line.strip() for line in rest.splitlines() if line.strip()]
+    # An assertion that says in sentences what is wrong, and what the test adds.
+    said = re.match(r"Value of: .*?\n +Actual: (?:true|false) \((.*)\)\nExpected: (?:true|false)\n?(.*)",
+                    rest, re.S)
+    if said:
+        return " ".join(" ".join(said.groups()).split())
     equal = re.match(r"Expected equality of these values:\n(.*)", rest, re.S)
     if equal:
         sides, said = [], []

@@ -1,0 +1,87 @@
+#include "03_data_parallel/local_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "03_data_parallel/average.h"
+#include "common/core/error.h"
+#include "common/train/trainer.h"
+
+namespace aisc {
+LocalSteps::LocalSteps(const Rank& rank, ParameterStore& store, Optimizer& optimizer,
+                       const LocalOptions& options)
+    : Reducer(rank, store), options_(options), optimizer_(optimizer) {
+  if (options.average_every < 1)
+    fail(fmt::format("local steps: averaged every {} steps, expected 1 or more",
+                     options.average_every));
+  if (options.own_samples < 1 || options.own_samples > options.samples)
+    fail(fmt::format("local steps: {} of {} samples are this rank's, expected 1 or more",
+                     options.own_samples, options.samples));
+}
+
+void LocalSteps::finish() {
+  store().complete_grads();
+  const double share =
+      static_cast<double>(options_.own_samples) / static_cast<double>(options_.samples);
+  ops::scale(store().grads(), store().grads(), 1 / share);
+}
+
+double LocalSteps::norm() const { return root_mean_square(rank().world, Reducer::norm()); }
+
+// The mean of all ranks' x, weighted by their samples.
+void LocalSteps::average(View x) const {
+  ops::scale(x, x,
+             static_cast<double>(options_.own_samples) / static_cast<double>(options_.samples));
+  rank().world.all_reduce(x).wait();  // comm: each rank's part of the mean
+}
+
+void LocalSteps::updated() {
+  const auto span = rank().trace.span("communication", "average of all ranks");
+  // LAB 03.8: local steps
+  // > optimizer_.steps() were taken so far. average(x) makes x the mean of all ranks'.
+  // > It is due for each tensor of optimizer_.state(), and for the weights, store().values().
+  // > Weights in a shorter type have masters in the state, "w/master": then the masters are
+  // > averaged and the weights are not; ops::cast() rounds each from its master.
+  if (optimizer_.steps() % options_.average_every != 0) return;
+  bool has_masters = false;
+  for (const Optimizer::State& state : optimizer_.state()) {
+    average(state.value);
+    if (!state.name.ends_with("/master")) continue;
+    has_masters = true;
+    ops::cast(state.parameter->value().flat(state.begin, state.value.count()), state.value);
+  }
+  if (!has_masters) average(store().values());
+  // END LAB 03.8
+}
+
+StepParts local_steps(std::int64_t average_every, std::int64_t batch) {
+  StepParts parts;
+  parts.reducer = [=](const Rank& rank, const Model&, ParameterStore& store, Optimizer& optimizer) {
+    const SampleRange mine = part_of({0, batch}, rank.world.rank(), rank.world.size());
+    return std::make_unique<LocalSteps>(
+        rank, store, optimizer,
+        LocalOptions{
+            .average_every = average_every, .samples = batch, .own_samples = mine.count()});
+  };
+  return parts;
+}
+
+double divergence(Communicator& ranks, ConstView weights) {
+  CpuDevice host;
+  Tensor own(weights.shape(), DType::F64, host), mean(weights.shape(), DType::F64, host);
+  Tensor copy(weights.shape(), weights.dtype(), host);
+  host.copy(copy, weights);
+  ops::cast(own, copy);
+  ops::scale(mean, own, 1.0 / ranks.size());
+  ranks.all_reduce(mean).wait();  // comm: a part of the mean weights
+  double largest[] = {0};
+  for (std::int64_t i = 0; i < own.count(); ++i)
+    largest[0] = std::max(largest[0], std::abs(own.data<double>()[i] - mean.data<double>()[i]));
+  const View all(largest, {1}, DType::F64, host);
+  ranks.all_reduce(all, ReduceOp::Max).wait();  // comm: 8 bytes
+  return largest[0];
+}
+
+}  // namespace aisc
