@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
 #include "app/emulated_run.h"
 #include "app/limits.h"
@@ -184,7 +185,9 @@ int run_emulated(Options& options) {
   EmulatedRun run{.machine = find_machine(options.machine),
                   .ranks = options.ranks,
                   .meta = options.meta,
-                  .steps = static_cast<int>(options.train.steps)};
+                  .steps = static_cast<int>(options.train.steps),
+                  .parts = step_of(options),
+                  .alike = !options.data_parallel.onebit_adam};
   if (options.meta) {
     if (options.train.model.vocabulary == 0) options.train.model.vocabulary = 256;
     run.config = options.train;
@@ -223,6 +226,9 @@ int run_gpt(int argc, char** argv) {
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
+  options.train.keeps_all_micro_batches = options.data_parallel.layered;
+  if (options.data_parallel.onebit_adam)  // errors as a worker, and as a server of a share
+    options.train.extra_state = 1 + 1.0 / options.ranks;
   if (options.launcher == "mpirun" && !started_processes()) {
     lock.reset();  // rank 0 takes it
     return start_ranks(options.ranks, argc, argv);
@@ -255,7 +261,9 @@ int run_gpt(int argc, char** argv) {
     RunFacts facts = program;
     if (const auto gpu = gpu_facts(rank.device)) facts.device = gpu->name;
     PeakMeter peak(rank, options.train.model.dtype, options.peak * 1e9);
-    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak).train();
+    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak,
+               step_of(options))
+        .train();
   });
 }
 

@@ -28,25 +28,6 @@ void require_room(const EmulatedRun& run) {
                          : "--recompute block, more --micro-batches, or a smaller --batch"));
 }
 
-// Seconds that at least one of the spans covers.
-double covered(std::vector<std::pair<double, double>> spans) {
-  std::sort(spans.begin(), spans.end());
-  double sum = 0, until = 0;
-  for (const auto& [begin, end] : spans) {
-    sum += std::max(0.0, end - std::max(begin, until));
-    until = std::max(until, end);
-  }
-  return sum;
-}
-
-// What the rank's communicator had under way: spans of lanes, which belong to no part.
-double communication_of(const Trace& trace) {
-  std::vector<std::pair<double, double>> spans;
-  for (const TraceEvent& event : trace.events())
-    if (event.lane > 0) spans.emplace_back(event.begin_seconds, event.end_seconds);
-  return covered(std::move(spans));
-}
-
 }  // namespace
 
 EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
@@ -59,7 +40,7 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
   launch(on_machine(run.machine, launched, {.meta = run.meta}), [&](const Rank& own) {
     const auto replicas = run.runs_one() ? make_replicas(run.ranks, network, own) : nullptr;
     const Rank rank{replicas ? *replicas : own.world, own.device, own.clock, own.trace};
-    Trainer trainer(rank, run.config);
+    Trainer trainer(rank, run.config, run.parts);
     const BatchSampler data(text, run.config.model.context, run.config.seed);
     for (int i = 1; i < run.steps; ++i) trainer.step(data);
     rank.world.barrier();
@@ -80,7 +61,7 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     result.loss = report.loss;
     result.ledger = rank.device.ledger();
     result.seconds_by_part = rank.trace.seconds_by_part();
-    result.communication_seconds = communication_of(rank.trace);
+    result.communication_seconds = communication_time(rank.trace.events()).under_way;
     result.exposed_seconds = result.seconds_by_part["communication"];
     for (const Parameter* p : trainer.parameters().parameters())
       result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
@@ -101,12 +82,12 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   const double dtype = static_cast<double>(size_of(c.model.dtype)),
                n = static_cast<double>(step.elements);
   const double gradient = static_cast<double>(size_of(c.gradient_dtype));
-  const double state =
-      static_cast<double>(size_of(statistics_of(c.model.dtype))) * (dtype < 4 ? 3 : 2);
+  const double state = static_cast<double>(size_of(statistics_of(c.model.dtype))) *
+                       ((dtype < 4 ? 3 : 2) + c.extra_state);
   const PredictedBytes predicted[] = {
       {Purpose::Parameters, fmt::format("{} N", dtype), dtype * n},
       {Purpose::Gradients, fmt::format("{} N", gradient), gradient * n},
-      {Purpose::Optimizer, fmt::format("{} N", state), state * n},
+      {Purpose::Optimizer, fmt::format("{:.4g} N", state), state * n},
       {Purpose::Activations, "needed_bytes", needed.activations}};
   text += bytes_table(step.ledger, predicted);
 

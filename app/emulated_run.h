@@ -16,11 +16,13 @@ struct EmulatedRun {
   int ranks = 1;
   bool meta = false;
   int steps = 2;  // of which the last is measured
+  StepParts parts = {};
+  bool alike = true;  // all ranks' collectives are such as one rank can run for all
   // Replicas with equal shares do the same: without numbers, and where there are more of them than
   // this, one is run for all (common/model/replicas.h).
   int most_run = 64;
 
-  bool runs_one() const { return meta && ranks > most_run && config.batch % ranks == 0; }
+  bool runs_one() const { return meta && alike && ranks > most_run && config.batch % ranks == 0; }
 };
 
 // Of the measured step, on rank 0.

@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 
 // Larger ones are mistakes, or would overflow what is computed from them.
 constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
+constexpr double kLeastMegabytes = 1e-4, kMostMegabytes = 1e6;
 constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192;
 
 // What a small model learns the course's prose with in about a minute and a half on two cores.
@@ -146,6 +147,38 @@ void add_training(CLI::App& app, Options& o) {
       ->type_name("cpu|cuda|cuda:N");
   add_number(app, "--threads", o.threads, 0, kMostSize,
              "of all ranks, each at least one; 0: the cores that they may use")
+      ->group(group);
+}
+
+// One of two words.
+void add_choice(CLI::App& app, const std::string& flag, bool& value, const char* no,
+                const char* yes, const std::string& help) {
+  app.add_option_function<std::string>(
+         flag, [&value, yes](const std::string& text) { value = text == yes; }, help)
+      ->check(CLI::IsMember({no, yes}))
+      ->default_str(value ? yes : no)
+      ->group("Data parallelism");
+}
+
+void add_data_parallel(CLI::App& app, Options::DataParallel& o) {
+  const std::string group = "Data parallelism";
+  add_number(app, "--bucket-mb", o.bucket_mb,
+             "MiB of gradients that are summed over the ranks at a time; the first bucket has 1")
+      ->group(group);
+  add_choice(app, "--overlap", o.overlap, "off", "on",
+             "send buckets while backward runs, or all of them after it");
+  add_choice(
+      app, "--accumulate", o.layered, "plain", "layered",
+      "micro-batches one after another, or all through a layer before the next: more time to "
+      "send, more memory");
+  add_choice(app, "--optimizer", o.onebit_adam, "adamw", "onebit-adam",
+             "1-bit Adam sends signs of momentum once its variance has settled; it does not clip");
+  add_number(app, "--onebit-warmup", o.onebit_warmup, 0, kMostCount,
+             "steps of plain AdamW before signs are sent; 0: until the variance has settled")
+      ->group(group);
+  add_number(app, "--average-every", o.average_every, 0, kMostCount,
+             "each rank steps by its own gradients, and weights are averaged every so many steps; "
+             "0: gradients are summed in every step")
       ->group(group);
 }
 
@@ -276,6 +309,45 @@ bool is_given(const std::string& flag, int argc, const char* const* argv) {
   });
 }
 
+// What data-parallel flags ask of each other and of the run.
+void require_data_parallel(Options& o, int argc, const char* const* argv) {
+  const Options::DataParallel& d = o.data_parallel;
+  if (!(d.bucket_mb >= kLeastMegabytes && d.bucket_mb <= kMostMegabytes))
+    fail(fmt::format("--bucket-mb is {}, expected from {} to {}", d.bucket_mb, kLeastMegabytes,
+                     kMostMegabytes));
+  if (d.onebit_adam) {
+    if (d.average_every > 0)
+      fail("--optimizer onebit-adam and --average-every: one sends every step, one does not");
+    if (o.given.contains("clip") && o.train.clip > 0)
+      fail(
+          fmt::format("--optimizer onebit-adam and --clip {}: gradients that are never summed "
+                      "cannot be clipped; --clip 0",
+                      o.train.clip));
+    if (o.train.model.dtype != DType::F32 && o.train.model.dtype != DType::BF16)
+      fail("--optimizer onebit-adam: --precision f32 or bf16 expected");
+    if (o.device != "cpu") fail("--optimizer onebit-adam and --device: it computes on the host");
+    if (o.meta && d.onebit_warmup == 0)
+      fail(
+          "--meta and --optimizer onebit-adam: without numbers nothing settles; --onebit-warmup "
+          "says after how many steps");
+    o.train.clip = 0;
+  } else if (d.onebit_warmup > 0) {
+    fail("--onebit-warmup: only beside --optimizer onebit-adam");
+  }
+  if (d.average_every == 0) return;
+  for (const char* flag : {"--bucket-mb", "--overlap"})
+    if (is_given(flag, argc, argv))
+      fail(fmt::format("{} and --average-every: local steps send no gradients", flag));
+  // The ranks have the same weights after an average only: a run ends with one.
+  const std::int64_t rest = o.train.steps % d.average_every;
+  if (rest != 0 && o.given.contains("steps"))
+    fail(
+        fmt::format("--steps {} and --average-every {}: expected a multiple, since a run ends with "
+                    "an average",
+                    o.train.steps, d.average_every));
+  if (rest != 0) o.train.steps += d.average_every - rest;
+}
+
 // Processes are counted by who started them; a run that is resumed may have more or fewer ranks.
 void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
   const std::optional<Processes> processes = started_processes();
@@ -336,6 +408,13 @@ std::string Options::to_json() const {
                     {"ranks", ranks},
                     {"device", device},
                     {"threads", threads}}},
+                  {"data parallelism",
+                   {{"bucket-mb", data_parallel.bucket_mb},
+                    {"overlap", data_parallel.overlap ? "on" : "off"},
+                    {"accumulate", data_parallel.layered ? "layered" : "plain"},
+                    {"optimizer", data_parallel.onebit_adam ? "onebit-adam" : "adamw"},
+                    {"onebit-warmup", data_parallel.onebit_warmup},
+                    {"average-every", data_parallel.average_every}}},
                   {"data",
                    {{"corpus", data.corpus},
                     {"validation", data.validation},
@@ -369,6 +448,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   Options o = defaults();
   add_model(app, o.train.model);
   add_training(app, o);
+  add_data_parallel(app, o.data_parallel);
   add_data(app, o);
   add_output(app, o);
   add_sample(app, o);
@@ -389,6 +469,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     require_threads(o, argc, argv);
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
+    require_data_parallel(o, argc, argv);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
     known.validate(o.ranks);
@@ -406,8 +487,8 @@ std::vector<ChangedFlag> changed_flags(const std::string& before, const std::str
   std::vector<ChangedFlag> changes;
   for (const auto& [group, flags] : current.items())
     for (const auto& [flag, value] : flags.items()) {
-      const bool known = old.contains(group) && old[group].contains(flag);
-      const Json earlier = known ? old[group][flag] : Json();
+      if (!old.contains(group) || !old[group].contains(flag)) continue;  // there was no such flag
+      const Json& earlier = old[group][flag];
       if (earlier != value) changes.push_back({flag, earlier.dump(), value.dump()});
     }
   return changes;

@@ -33,6 +33,16 @@ struct Options {
   std::string device = "cpu";  // of each rank: "cpu", "cuda" or "cuda:1"
   int threads = 0;             // of all ranks; 0: the cores that they may use
 
+  // How ranks share the work; 11_gpt_3d/step_of.h makes the parts of a step of it.
+  struct DataParallel {
+    double bucket_mb = 25;           // gradients of one all-reduce, in MiB
+    bool overlap = true;             // buckets are sent while backward runs
+    bool layered = false;            // all micro-batches pass a layer before the next one's turn
+    bool onebit_adam = false;        // signs of momentum in place of gradients
+    std::int64_t onebit_warmup = 0;  // steps of plain AdamW before; 0: until the variance settles
+    std::int64_t average_every = 0;  // steps between averages of the weights; 0: sums of gradients
+  } data_parallel;
+
   std::string machine;  // in virtual time, on one that is not there; empty: for real
   bool meta = false;    // without numbers
   double tokens = 0;    // whose days are said

@@ -16,6 +16,7 @@
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/train/rank_traces.h"
+#include "common/train/timeline.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -84,11 +85,11 @@ StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& 
 }
 
 Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
-         const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak)
+         const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak, StepParts parts)
     : rank_(rank),
       options_(options),
       dataset_(dataset),
-      trainer_(rank, options.train),
+      trainer_(rank, options.train, std::move(parts)),
       sampler_(dataset.training(), options.train.model.context, options.train.seed),
       validation_(validation_batches(rank, options, dataset.validation())),
       state_{.config = options.to_json(), .command = facts.command, .corpus_hash = dataset.hash()},
@@ -122,7 +123,7 @@ void Run::take_up(const Checkpoint& checkpoint) {
                     "{:016x}, now {:016x}): --allow-corpus-change goes on all the same",
                     checkpoint.path, before.corpus_hash, state_.corpus_hash));
   state_.command = before.command + "\n" + state_.command;
-  restore_run(checkpoint, trainer_);
+  restore_run(rank_, checkpoint, trainer_);
   if (is_first_rank()) go_on(checkpoint, before);
 }
 
@@ -216,13 +217,15 @@ void Run::write_results(const std::string& status) {
 
 void Run::save() {
   const auto span = rank_.trace.span("checkpoint");
-  log_->sync();
-  save_run(file("checkpoints"), trainer_, dataset_.tokenizer(), state_);
+  if (is_first_rank()) log_->sync();
+  save_run(rank_, file("checkpoints"), trainer_, dataset_.tokenizer(), state_);
+  if (!is_first_rank()) return;
   remove_checkpoints(file("checkpoints"), trainer_.steps_taken(), options_.keep);
 }
 
 bool Run::is_due(std::int64_t interval) const {
-  return interval > 0 && trainer_.steps_taken() % interval == 0;
+  const std::int64_t steps = trainer_.steps_taken(), every = steps_between_averages();
+  return interval > 0 && ranks_agree() && steps / interval > (steps - every) / interval;
 }
 
 // Ctrl-C comes at any moment, and ranks are at different places then: whether it came before the
@@ -249,17 +252,21 @@ void Run::loop(Progress& progress) {
     StepRow row = one_step();
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
     const Asked now = asked();
-    last = row.step == steps || now.to_stop;
+    last = row.step == steps || (now.to_stop && ranks_agree());
     if (now.to_measure) {
       peak_.measure_again();
       peak_seconds_ = rank_.clock.now();
     }
     if (last || is_due(options_.eval_interval))
       row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
-    if (!is_first_rank()) continue;
+    const bool saves = last || is_due(options_.checkpoint_interval);
+    if (!is_first_rank()) {
+      if (saves) save();
+      continue;
+    }
     if (row.evaluated()) add_sample(row.step);
     log_->append(row);
-    if (last || is_due(options_.checkpoint_interval)) save();
+    if (saves) save();
     if (row.evaluated() &&
         rank_.clock.now() - results_seconds_ > 20 * results_cost_seconds_)  // at most 5 % of time
       write_results("running");
@@ -304,7 +311,18 @@ void Run::keep_what_there_is() {
   }
 }
 
+// Of the steps that the trace has.
+void Run::add_communication() {
+  const CommunicationTime time = communication_time(rank_.trace.events());
+  if (rank_.world.size() == 1 || time.under_way == 0) return;
+  log_->append(Note{trainer_.steps_taken(), "event",
+                    fmt::format("in the steps of trace.json rank 0 had collectives under way for "
+                                "{:.1f} ms, {:.1f} ms of it hidden behind computing",
+                                1e3 * time.under_way, 1e3 * time.hidden())});
+}
+
 void Run::conclude(double seconds) {
+  add_communication();
   write_results(is_complete() ? "done" : "stopped");
   say(fmt::format("{} after {} steps and {:.0f} s: validation loss {}",
                   is_complete() ? "Done" : "Stopped", trainer_.steps_taken(), seconds,

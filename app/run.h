@@ -2,6 +2,7 @@
 // and take the same steps; rank 0's alone says and writes, while the others wait for it.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
@@ -20,9 +21,10 @@ class Run {
  public:
   // Makes and locks the folder of a new run, or goes on in that of `resumed`, which the caller has
   // locked. All references must outlive the run. Of `facts` command, cores and device are used.
+  // `parts` are those of a step that options.data_parallel asks for.
   // Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
   Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-      const RunFacts& facts, PeakMeter& peak);
+      const RunFacts& facts, PeakMeter& peak, StepParts parts = {});
 
   // Trains to the last step, or until Ctrl-C; writes report, checkpoints, metrics and trace.
   // Collective. Returns the exit status: 0, or 130 after Ctrl-C.
@@ -37,7 +39,12 @@ class Run {
   void go_on(const Checkpoint& checkpoint, const RunState& before);
   void describe();
   void loop(Progress& progress);
-  bool is_due(std::int64_t interval) const;
+  bool is_due(std::int64_t interval) const;  // since the last step after which ranks agreed
+  std::int64_t steps_between_averages() const {
+    return std::max<std::int64_t>(1, options_.data_parallel.average_every);
+  }
+  // Ranks that step on their own have the same weights after an average only.
+  bool ranks_agree() const { return trainer_.steps_taken() % steps_between_averages() == 0; }
   struct Asked {
     bool to_stop, to_measure;
   };
@@ -46,6 +53,7 @@ class Run {
   void add_sample(std::int64_t step);
   void save();
   void write_results(const std::string& status);
+  void add_communication();
   void conclude(double seconds);
   void keep_what_there_is();
   std::string in_words(double loss) const;
