@@ -52,8 +52,8 @@ inline constexpr std::size_t kMostBuckets = 4096;
 // For StepParts::reducer. Throws Error, when it is called, for buckets of less than an element, and
 // for so small ones that there would be more than kMostBuckets.
 inline auto bucketed(const BucketOptions& options) {
-  return [options](const Rank& rank, const Model& model, ParameterStore& store,
-                   Optimizer& /*optimizer*/) -> std::unique_ptr<Reducer> {
+  return [options](const Rank& rank, const Model& model,
+                   ParameterStore& store) -> std::unique_ptr<Reducer> {
     const auto element = static_cast<std::int64_t>(size_of(store.grads().dtype()));
     std::vector<FlatRange> buckets = bucket_layout(
         store.layout().count(), options.first_bytes / element, options.bytes / element);

@@ -22,8 +22,7 @@ struct LocalOptions {
 class LocalSteps final : public Reducer {
  public:
   // Throws Error for average_every < 1, and for a share that is not in [1, samples].
-  LocalSteps(const Rank& rank, ParameterStore& store, Optimizer& optimizer,
-             const LocalOptions& options);
+  LocalSteps(const Rank& rank, ParameterStore& store, const LocalOptions& options);
 
   void finish() override;        // the gradients become the mean over this rank's samples
   double norm() const override;  // the root of the mean of the ranks' squared norms: 8 bytes a step
@@ -33,7 +32,6 @@ class LocalSteps final : public Reducer {
   void average(View x) const;
 
   const LocalOptions options_;
-  Optimizer& optimizer_;
 };
 
 // For a Trainer, of batches of so many samples.

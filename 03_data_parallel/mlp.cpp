@@ -82,11 +82,10 @@ struct Mlp {
 };
 
 // The reducer that the flags name.
-std::unique_ptr<Reducer> reducer(const Rank& rank, const Mlp& mlp, Optimizer& optimizer,
-                                 const Flags& flags) {
+std::unique_ptr<Reducer> reducer(const Rank& rank, const Mlp& mlp, const Flags& flags) {
   if (flags.overlap == "none") return std::make_unique<SumAtTheEnd>(rank, *mlp.store);
   return bucketed({.bytes = static_cast<std::int64_t>(flags.bucket_mb * (1 << 20)),
-                   .overlap = flags.overlap == "on"})(rank, mlp.model, *mlp.store, optimizer);
+                   .overlap = flags.overlap == "on"})(rank, mlp.model, *mlp.store);
 }
 
 struct Measured {
@@ -97,7 +96,7 @@ struct Measured {
 Measured train(const Rank& rank, const Flags& flags) {
   Mlp mlp(rank, flags);
   Sgd sgd(slices_of(mlp.store->parameters()), {});
-  const std::unique_ptr<Reducer> sum = reducer(rank, mlp, sgd, flags);
+  const std::unique_ptr<Reducer> sum = reducer(rank, mlp, flags);
   const SampleRange mine = part_of({0, flags.samples}, rank.world.rank(), rank.world.size());
   const Shape shape{mine.count(), flags.width};
   // Every rank has samples of its own; what they are does not matter for the time.

@@ -60,7 +60,6 @@ class OneBitAdam final : public Optimizer {
   std::vector<std::int64_t> begins_;  // of the slices in what follows: each has blocks of its own,
   std::vector<std::int64_t> used_;    // of each block so many numbers
   Tensor m_, v_;  // (n) F32: all slices, padded for mean_by_signs; m_ while compressing: u
-  std::vector<Tensor> masters_;
   SignErrors errors_;
   CpuDevice host_;
   Tensor settled_at_;  // (1) F64: the last step of the warm-up; 0: not yet
@@ -70,9 +69,8 @@ class OneBitAdam final : public Optimizer {
 // Sums gradients, as `sum` does, until the optimizer wants them apart.
 class SumWhileExact final : public Reducer {
  public:
-  SumWhileExact(const Rank& rank, ParameterStore& store, const OneBitAdam& optimizer,
-                std::unique_ptr<Reducer> sum)
-      : Reducer(rank, store), optimizer_(optimizer), sum_(std::move(sum)) {}
+  SumWhileExact(const Rank& rank, ParameterStore& store, std::unique_ptr<Reducer> sum)
+      : Reducer(rank, store), sum_(std::move(sum)) {}
   void begin() override;
   void complete(std::size_t layer) override;
   void finish() override;
@@ -80,7 +78,8 @@ class SumWhileExact final : public Reducer {
       const override;  // while compressing the root of the mean of the ranks' squared norms
 
  private:
-  const OneBitAdam& optimizer_;
+  bool is_compressing() const;
+
   const std::unique_ptr<Reducer> sum_;
 };
 

@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/local_steps.cpp (stub 73e0e4069820).
+// Yours to write; from 03_data_parallel/solution/local_steps.cpp (stub 492b511417f5).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/local_steps.h"
 
@@ -12,9 +12,9 @@
 #include "common/train/trainer.h"
 
 namespace aisc {
-LocalSteps::LocalSteps(const Rank& rank, ParameterStore& store, Optimizer& optimizer,
-                       const LocalOptions& options)
-    : Reducer(rank, store), options_(options), optimizer_(optimizer) {
+
+LocalSteps::LocalSteps(const Rank& rank, ParameterStore& store, const LocalOptions& options)
+    : Reducer(rank, store), options_(options) {
   if (options.average_every < 1)
     fail(fmt::format("local steps: averaged every {} steps, expected 1 or more",
                      options.average_every));
@@ -42,8 +42,8 @@ void LocalSteps::average(View x) const {
 void LocalSteps::updated() {
   const auto span = rank().trace.span("communication", "average of all ranks");
   // LAB 03.8: local steps
-  // optimizer_.steps() were taken so far. average(x) makes x the mean of all ranks'.
-  // It is due for each tensor of optimizer_.state(), and for the weights, store().values().
+  // optimizer().steps() were taken so far. average(x) makes x the mean of all ranks'.
+  // It is due for each tensor of optimizer().state(), and for the weights, store().values().
   // Weights in a shorter type have masters in the state, "w/master": then the masters are
   // averaged and the weights are not; ops::cast() rounds each from its master.
   throw NotImplemented("lab 03.8: local steps", __FILE__, __LINE__);
@@ -52,10 +52,10 @@ void LocalSteps::updated() {
 
 StepParts local_steps(std::int64_t average_every, std::int64_t batch) {
   StepParts parts;
-  parts.reducer = [=](const Rank& rank, const Model&, ParameterStore& store, Optimizer& optimizer) {
+  parts.reducer = [=](const Rank& rank, const Model&, ParameterStore& store) {
     const SampleRange mine = part_of({0, batch}, rank.world.rank(), rank.world.size());
     return std::make_unique<LocalSteps>(
-        rank, store, optimizer,
+        rank, store,
         LocalOptions{
             .average_every = average_every, .samples = batch, .own_samples = mine.count()});
   };

@@ -10,9 +10,9 @@
 #include "common/train/trainer.h"
 
 namespace aisc {
-LocalSteps::LocalSteps(const Rank& rank, ParameterStore& store, Optimizer& optimizer,
-                       const LocalOptions& options)
-    : Reducer(rank, store), options_(options), optimizer_(optimizer) {
+
+LocalSteps::LocalSteps(const Rank& rank, ParameterStore& store, const LocalOptions& options)
+    : Reducer(rank, store), options_(options) {
   if (options.average_every < 1)
     fail(fmt::format("local steps: averaged every {} steps, expected 1 or more",
                      options.average_every));
@@ -40,13 +40,13 @@ void LocalSteps::average(View x) const {
 void LocalSteps::updated() {
   const auto span = rank().trace.span("communication", "average of all ranks");
   // LAB 03.8: local steps
-  // > optimizer_.steps() were taken so far. average(x) makes x the mean of all ranks'.
-  // > It is due for each tensor of optimizer_.state(), and for the weights, store().values().
+  // > optimizer().steps() were taken so far. average(x) makes x the mean of all ranks'.
+  // > It is due for each tensor of optimizer().state(), and for the weights, store().values().
   // > Weights in a shorter type have masters in the state, "w/master": then the masters are
   // > averaged and the weights are not; ops::cast() rounds each from its master.
-  if (optimizer_.steps() % options_.average_every != 0) return;
+  if (optimizer().steps() % options_.average_every != 0) return;
   bool has_masters = false;
-  for (const Optimizer::State& state : optimizer_.state()) {
+  for (const Optimizer::State& state : optimizer().state()) {
     average(state.value);
     if (!state.name.ends_with("/master")) continue;
     has_masters = true;
@@ -58,10 +58,10 @@ void LocalSteps::updated() {
 
 StepParts local_steps(std::int64_t average_every, std::int64_t batch) {
   StepParts parts;
-  parts.reducer = [=](const Rank& rank, const Model&, ParameterStore& store, Optimizer& optimizer) {
+  parts.reducer = [=](const Rank& rank, const Model&, ParameterStore& store) {
     const SampleRange mine = part_of({0, batch}, rank.world.rank(), rank.world.size());
     return std::make_unique<LocalSteps>(
-        rank, store, optimizer,
+        rank, store,
         LocalOptions{
             .average_every = average_every, .samples = batch, .own_samples = mine.count()});
   };

@@ -41,7 +41,7 @@ void check(const std::vector<OptimizerSlice>& slices, const OneBitAdam::Options&
 }  // namespace
 
 OneBitAdam::OneBitAdam(const Rank& rank, std::vector<OptimizerSlice> slices, const Options& options)
-    : Optimizer(std::move(slices)), rank_(rank), options_(options), masters_(make_masters()) {
+    : Optimizer(std::move(slices)), rank_(rank), options_(options) {
   check(slices_, options);
   for (const OptimizerSlice& slice : slices_) {
     begins_.push_back(static_cast<std::int64_t>(used_.size()) * kSignBlock);
@@ -179,40 +179,43 @@ std::vector<Optimizer::State> OneBitAdam::own_state() const {
           {"onebit_adam/server_error", errors_.server, nullptr, 0}};
 }
 
+bool SumWhileExact::is_compressing() const {
+  return dynamic_cast<const OneBitAdam&>(optimizer()).is_compressing();
+}
+
 void SumWhileExact::begin() {
-  if (!optimizer_.is_compressing()) sum_->begin();
+  if (!is_compressing()) sum_->begin();
 }
 
 void SumWhileExact::complete(std::size_t layer) {
-  if (!optimizer_.is_compressing()) sum_->complete(layer);
+  if (!is_compressing()) sum_->complete(layer);
 }
 
 void SumWhileExact::finish() {
   store().complete_grads();
-  if (!optimizer_.is_compressing()) sum_->finish();
+  if (!is_compressing()) sum_->finish();
 }
 
 double SumWhileExact::norm() const {
   const double own = Reducer::norm();
-  if (!optimizer_.is_compressing()) return own;
+  if (!is_compressing()) return own;
   return root_mean_square(rank().world, own * rank().world.size());
 }
 
 StepParts onebit_adam(std::int64_t warmup, const BucketOptions& buckets) {
   StepParts parts;
-  parts.optimizer = [warmup](const Rank& rank, ParameterStore& store, const TrainConfig& config) {
+  parts.optimizer = [warmup](const Rank& rank, ParameterStore& /*store*/,
+                             std::vector<OptimizerSlice> slices, const TrainConfig& config) {
     return std::make_unique<OneBitAdam>(
-        rank, slices_of(store.parameters()),
+        rank, std::move(slices),
         OneBitAdam::Options{.adam = {.beta1 = config.beta1,
                                      .beta2 = config.beta2,
                                      .weight_decay = config.weight_decay},
                             .least_warmup = config.warmup_steps,
                             .warmup = warmup});
   };
-  parts.reducer = [buckets](const Rank& rank, const Model& model, ParameterStore& store,
-                            Optimizer& optimizer) {
-    return std::make_unique<SumWhileExact>(rank, store, dynamic_cast<OneBitAdam&>(optimizer),
-                                           bucketed(buckets)(rank, model, store, optimizer));
+  parts.reducer = [buckets](const Rank& rank, const Model& model, ParameterStore& store) {
+    return std::make_unique<SumWhileExact>(rank, store, bucketed(buckets)(rank, model, store));
   };
   return parts;
 }

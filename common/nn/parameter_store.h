@@ -54,6 +54,9 @@ class ParameterStore {
   View grads() const { return all(grads_); }
   View values(std::size_t unit) const { return of_unit(values_, unit); }
   View grads(std::size_t unit) const { return of_unit(grads_, unit); }
+  bool has_grads(std::size_t unit) const { return grads_.all || grads_.units.at(unit); }
+  DType value_dtype() const { return values_.dtype; }
+  DType grad_dtype() const { return grads_.dtype; }
   std::int64_t parameter_count() const;  // elements, without padding
 
  private:

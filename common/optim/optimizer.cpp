@@ -1,6 +1,5 @@
 #include "common/optim/optimizer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/ops/ops.h"
@@ -26,43 +25,21 @@ std::vector<OptimizerSlice> slices_of(std::span<Parameter* const> parameters) {
   return slices;
 }
 
-std::vector<OptimizerSlice> slices_in(const Unit& unit, const FlatUnit& place,
-                                      const FlatRange& range, View values, ConstView grads) {
-  std::vector<OptimizerSlice> slices;
-  for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
-    const Parameter& p = *unit.parameters[i];
-    const std::int64_t begin = std::max(range.begin, place.parameters[i].begin);
-    const std::int64_t count = std::min(range.end, place.parameters[i].end) - begin;
-    if (count > 0)
-      slices.push_back({p.name, values.flat(begin - range.begin, count),
-                        grads.flat(begin - range.begin, count), p.decay, &p,
-                        begin - place.parameters[i].begin});
-  }
-  return slices;
-}
-
-void write_part(View whole, ConstView part, const Parameter& p, std::int64_t begin) {
-  for (const GlobalRun& run : global_runs(p, {begin, begin + part.count()}))
-    part.device().copy(whole.flat(run.global, run.count), part.flat(run.local - begin, run.count));
-}
-
-void read_part(View part, ConstView whole, const Parameter& p, std::int64_t begin) {
-  for (const GlobalRun& run : global_runs(p, {begin, begin + part.count()}))
-    part.device().copy(part.flat(run.local - begin, run.count), whole.flat(run.global, run.count));
-}
-
 void Optimizer::step(const OptimizerStep& options) { do_step(options, ++steps_); }
 
-std::vector<Tensor> Optimizer::make_masters() const {
-  std::vector<Tensor> masters;
+Optimizer::Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {
   for (const OptimizerSlice& slice : slices_) {
-    masters.emplace_back();
-    if (state_dtype(slice) == slice.weight.dtype()) continue;
-    masters.back() =
-        Tensor({slice.weight.count()}, DType::F32, slice.weight.device(), Purpose::Optimizer);
-    ops::cast(masters.back(), slice.weight);
+    masters_.emplace_back();
+    if (state_dtype(slice) != slice.weight.dtype())
+      masters_.back() =
+          Tensor({slice.weight.count()}, DType::F32, slice.weight.device(), Purpose::Optimizer);
   }
-  return masters;
+  take_weights();
+}
+
+void Optimizer::take_weights() {
+  for (std::size_t i = 0; i < slices_.size(); ++i)
+    if (masters_[i]) ops::cast(masters_[i], slices_[i].weight);
 }
 
 std::vector<Tensor> Optimizer::make_zeros() const {
@@ -74,11 +51,7 @@ std::vector<Tensor> Optimizer::make_zeros() const {
 }
 
 AdamW::AdamW(std::vector<OptimizerSlice> slices, const Options& options)
-    : Optimizer(std::move(slices)),
-      options_(options),
-      masters_(make_masters()),
-      m_(make_zeros()),
-      v_(make_zeros()) {}
+    : Optimizer(std::move(slices)), options_(options), m_(make_zeros()), v_(make_zeros()) {}
 
 void AdamW::do_step(const OptimizerStep& options, std::int64_t step) {
   for (std::size_t i = 0; i < slices_.size(); ++i) {
@@ -105,7 +78,7 @@ std::vector<Optimizer::State> AdamW::state() const {
 }
 
 Sgd::Sgd(std::vector<OptimizerSlice> slices, const Options& options)
-    : Optimizer(std::move(slices)), options_(options), masters_(make_masters()) {
+    : Optimizer(std::move(slices)), options_(options) {
   if (options.momentum != 0)
     velocity_ = make_zeros();
   else

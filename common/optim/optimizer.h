@@ -26,16 +26,6 @@ struct OptimizerSlice {
 
 // One slice a parameter: the serial program's choice.
 std::vector<OptimizerSlice> slices_of(std::span<Parameter* const> parameters);
-// The slices of a unit that lie in `range` of the flat buffer, a shard of it, whose values and
-// gradients these are (range.count()). Padding is in none of them.
-std::vector<OptimizerSlice> slices_in(const Unit& unit, const FlatUnit& place,
-                                      const FlatRange& range, View values, ConstView grads);
-
-// Copies `part` (n), elements begin .. begin + n of this rank's part of a parameter or of its
-// state, to their places in the whole (global count), and back: for checkpoints of the whole. Of
-// one type.
-void write_part(View whole, ConstView part, const Parameter& p, std::int64_t begin);
-void read_part(View part, ConstView whole, const Parameter& p, std::int64_t begin);
 
 struct OptimizerStep {
   double learning_rate;
@@ -53,6 +43,10 @@ class Optimizer {
   std::int64_t steps() const { return steps_; }  // taken so far
   // Goes on as if `steps` had been taken, after state() was filled with what it was then.
   void resume(std::int64_t steps) { steps_ = steps; }
+  const std::vector<OptimizerSlice>& slices() const { return slices_; }
+  // To be called after weights were filled from elsewhere: the master copies of weights in a
+  // shorter type become copies of them.
+  void take_weights();
 
   // What must be saved to go on later, by name: "blocks.0.norm1.weight/m". Views into live state.
   struct State {
@@ -66,13 +60,13 @@ class Optimizer {
   virtual std::vector<State> own_state() const { return {}; }
 
  protected:
-  explicit Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {}
+  explicit Optimizer(std::vector<OptimizerSlice> slices);
 
-  // The F32 copies of weights in a shorter type, one tensor a slice, empty where not needed.
-  std::vector<Tensor> make_masters() const;
   std::vector<Tensor> make_zeros() const;  // F32 (F64 where the weight is), one a slice
 
   std::vector<OptimizerSlice> slices_;
+  // The F32 copies of weights in a shorter type, one tensor a slice, empty where not needed.
+  std::vector<Tensor> masters_;
 
  private:
   virtual void do_step(const OptimizerStep& options, std::int64_t step) = 0;
@@ -96,7 +90,7 @@ class AdamW final : public Optimizer {
   void do_step(const OptimizerStep& options, std::int64_t step) override;
 
   Options options_;
-  std::vector<Tensor> masters_, m_, v_;
+  std::vector<Tensor> m_, v_;
 };
 
 // Stochastic gradient descent with momentum (Polyak's form, as PyTorch writes it).
@@ -113,7 +107,7 @@ class Sgd final : public Optimizer {
   void do_step(const OptimizerStep& options, std::int64_t step) override;
 
   Options options_;
-  std::vector<Tensor> masters_, velocity_;
+  std::vector<Tensor> velocity_;
 };
 
 }  // namespace aisc

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "common/data/batches.h"
 #include "common/nn/driver.h"
@@ -32,23 +33,38 @@ double one_after_another(const Rank& rank, const Model& model, std::int64_t coun
 
 // Makes one gradient of those of all ranks, while backward runs or after it. A rank's gradients are
 // its samples' part of the mean over the global batch: their sum is that mean, also of unequal
-// shares.
+// shares. Which weights a rank then updates is the reducer's choice, too.
 class Reducer : public LayerHook {
  public:
   Reducer(const Rank& rank, ParameterStore& store) : rank_(rank), store_(store) {}
 
+  // The weights that this rank's optimizer updates, and where their gradients are after finish():
+  // all of them here, on every rank.
+  virtual std::vector<OptimizerSlice> slices() const { return slices_of(store_.parameters()); }
+  // True: the ranks' slices are parts of the model, and together each of its elements once.
+  virtual bool divides() const { return false; }
+  // True: hooks communicate in forward, too, also where nothing is trained: then all ranks take the
+  // same passes over the layers.
+  virtual bool joins_forward() const { return false; }
+  // The optimizer that updates these slices; called once, before the first step.
+  void use(Optimizer& optimizer) { optimizer_ = &optimizer; }
+
   virtual void begin() {}       // before the first micro-batch of a step
-  virtual void finish() = 0;    // after the last: now the gradients are what the update takes
+  virtual void finish() = 0;    // after the last: now the slices' gradients are the update's
   virtual double norm() const;  // of the gradients of finish(); the same on all ranks
   virtual void updated() {}     // after the update
+  // After the slices' weights were filled from elsewhere: now the model has them. Collective.
+  virtual void take_slices() {}
 
  protected:
   const Rank& rank() const { return rank_; }
   ParameterStore& store() const { return store_; }
+  Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   Rank rank_;
   ParameterStore& store_;
+  Optimizer* optimizer_ = nullptr;
 };
 
 // The plain one: one sum of all gradients, after backward.
@@ -60,16 +76,20 @@ class SumAtTheEnd final : public Reducer {
 
 struct TrainConfig;
 
-// Where a function is empty the plain form is used: AdamW over all parameters, SumAtTheEnd,
-// one_after_another.
+// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, one_after_another.
 struct StepParts {
+  // Of the reducer's slices.
   std::function<std::unique_ptr<Optimizer>(const Rank& rank, ParameterStore& store,
+                                           std::vector<OptimizerSlice> slices,
                                            const TrainConfig& config)>
       optimizer = {};
   std::function<std::unique_ptr<Reducer>(const Rank& rank, const Model& model,
-                                         ParameterStore& store, Optimizer& optimizer)>
+                                         ParameterStore& store)>
       reducer = {};
   MicroBatchLoop loop = {};
+  // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there
+  // is memory for all values and gradients, or the reducer binds them.
+  bool divided = false, all_values = true, all_gradients = true;
 };
 
 }  // namespace aisc

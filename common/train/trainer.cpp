@@ -19,16 +19,16 @@ const TrainConfig& validated(const TrainConfig& config, int ranks) {
   return config;
 }
 
-std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, ParameterStore& store,
-                                 const TrainConfig& config) {
+std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, ParameterStore& /*store*/,
+                                 std::vector<OptimizerSlice> slices, const TrainConfig& config) {
   return std::make_unique<AdamW>(
-      slices_of(store.parameters()),
+      std::move(slices),
       AdamW::Options{
           .beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay});
 }
 
 std::unique_ptr<Reducer> sum_at_the_end(const Rank& rank, const Model& /*model*/,
-                                        ParameterStore& store, Optimizer& /*optimizer*/) {
+                                        ParameterStore& store) {
   return std::make_unique<SumAtTheEnd>(rank, store);
 }
 
@@ -123,23 +123,32 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       parts_(completed(std::move(parts))),
       model_(make_gpt(rank, config.model, config.recompute.parts())),
       store_(rank.device, make_units(model_),
-             {.value_dtype = config.model.dtype, .grad_dtype = config.gradient_dtype}),
+             {.value_dtype = config.model.dtype,
+              .grad_dtype = config.gradient_dtype,
+              .ranks = parts_.divided ? rank.world.size() : 1,
+              .values = parts_.all_values,
+              .gradients = parts_.all_gradients}),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,
                 .warmup_steps = config.warmup_steps,
                 .total_steps = config.steps} {
-  store_.initialize(config.seed);
-  optimizer_ = parts_.optimizer(rank_, store_, config_);
-  reducer_ = parts_.reducer(rank_, model_, store_, *optimizer_);
+  reducer_ = parts_.reducer(rank_, model_, store_);
+  hooks_ = {reducer_.get()};
+  std::vector<OptimizerSlice> slices = reducer_->slices();
+  for (const OptimizerSlice& slice : slices)
+    draw(slice.weight, *slice.parameter, slice.begin, config.seed);
+  reducer_->take_slices();
+  optimizer_ = parts_.optimizer(rank_, store_, std::move(slices), config_);
+  reducer_->use(*optimizer_);
 }
 
 void Trainer::take_weights() {
-  for (const Optimizer::State& state : optimizer_->state())
-    if (state.name.ends_with("/master"))
-      ops::cast(state.value, state.parameter->value().flat(state.begin, state.value.count()));
+  reducer_->take_slices();
+  optimizer_->take_weights();
 }
 
 void Trainer::resume(std::int64_t steps, std::int64_t samples) {
+  reducer_->take_slices();
   optimizer_->resume(steps);
   samples_ = samples;
 }
@@ -150,10 +159,9 @@ StepReport Trainer::step(const BatchSampler& data) {
   StepReport report{.loss = 0, .learning_rate = schedule_.at(step), .gradient_norm = 0};
   store_.clear_grads();
   reducer_->begin();
-  LayerHook* const hooks[] = {reducer_.get()};
   const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
   report.loss =
-      parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks) / tokens;
+      parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks_) / tokens;
   {
     const auto span = rank_.trace.span("communication", "sum over ranks");
     CpuDevice host;
@@ -192,7 +200,7 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
   double sums[] = {0, 0};  // losses, tokens
   for (const Batch& batch : windows) {
-    sums[0] += aisc::evaluate(model_, batch.tokens, batch.targets);
+    sums[0] += aisc::evaluate(model_, batch.tokens, batch.targets, hooks_);
     sums[1] += static_cast<double>(batch.tokens.count());
   }
   CpuDevice host;

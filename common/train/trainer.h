@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/optim/schedule.h"
 #include "common/train/recompute.h"
@@ -61,11 +62,12 @@ class Trainer {
   // sizes that do not fit together or leave a rank without samples.
   Trainer(const Rank& rank, const TrainConfig& config, StepParts parts = {});
 
-  // To be called after parameters() were filled from elsewhere: the optimizer's master copies of
-  // weights in a shorter type become copies of them.
+  // To be called after the weights of the optimizer's slices() were filled from elsewhere: the
+  // model and the optimizer's master copies become what they say. Collective.
   void take_weights();
-  // Goes on as a run that took `steps` steps with `samples` samples, once parameters() and the
-  // optimizer's state() hold what they held then: every later step is bitwise the same.
+  // Goes on as a run that took `steps` steps with `samples` samples, once the weights of the
+  // optimizer's slices() and its state() hold what they held then: every later step is bitwise the
+  // same. Collective.
   void resume(std::int64_t steps, std::int64_t samples);
 
   // Step number steps_taken(): forward and backward of every micro-batch, the sum over ranks,
@@ -85,6 +87,9 @@ class Trainer {
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  const Reducer& reducer() const { return *reducer_; }
+  // What every pass over model() needs around its layers.
+  Hooks hooks() const { return hooks_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
   double flops_per_step() const;
   // With what is computed a second time, where it is recomputed.
@@ -99,8 +104,9 @@ class Trainer {
   Model model_;
   ParameterStore store_;
   CosineSchedule schedule_;
-  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::vector<LayerHook*> hooks_;
   std::int64_t samples_ = 0;
 };
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/launch.h"
-#include "tests/03_data_parallel/toy_model.h"
+#include "tests/support/toy_model.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/numbers.h"
 

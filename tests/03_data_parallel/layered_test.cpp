@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "common/comm/launch.h"
-#include "tests/03_data_parallel/toy_model.h"
+#include "tests/support/toy_model.h"
 #include "tests/support/numbers.h"
 
 namespace aisc {

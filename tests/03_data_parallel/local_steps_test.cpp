@@ -28,8 +28,9 @@ TrainConfig config_of(DType dtype) {
 StepParts local(std::int64_t average_every, std::int64_t batch, bool sgd) {
   StepParts parts = local_steps(average_every, batch);
   if (sgd)
-    parts.optimizer = [](const Rank&, ParameterStore& store, const TrainConfig&) {
-      return std::make_unique<Sgd>(slices_of(store.parameters()), Sgd::Options{});
+    parts.optimizer = [](const Rank&, ParameterStore&, std::vector<OptimizerSlice> slices,
+                         const TrainConfig&) {
+      return std::make_unique<Sgd>(std::move(slices), Sgd::Options{});
     };
   return parts;
 }
@@ -157,9 +158,8 @@ TEST(LocalStepsGiven, NeedSamplesAndSteps) {
       launch(launch_options({}), [&](const Rank& rank) {
         TrainConfig config = config_of(DType::F32);
         Trainer(rank, config,
-                {.reducer = [=](const Rank& own, const Model&, ParameterStore& store,
-                                Optimizer& optimizer) {
-                  return std::make_unique<LocalSteps>(own, store, optimizer, options);
+                {.reducer = [=](const Rank& own, const Model&, ParameterStore& store) {
+                  return std::make_unique<LocalSteps>(own, store, options);
                 }});
       });
     };

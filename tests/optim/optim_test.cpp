@@ -13,6 +13,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
+#include "tests/support/shard_slices.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {

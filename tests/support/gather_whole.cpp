@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "common/comm/rank.h"
-#include "common/nn/parameter.h"
+#include "common/optim/optimizer.h"
 #include "tests/support/same_run.h"
 #include "tests/support/tensors.h"
 
@@ -11,19 +11,21 @@ namespace {
 // A rank's parts as one row of numbers: of each parameter its name's length and letters, the
 // whole's count, how many runs, where each begins and how long it is, then the gradients and the
 // values.
-std::vector<double> packed(const std::vector<Parameter*>& parameters) {
+std::vector<double> packed(const std::vector<OptimizerSlice>& slices) {
   std::vector<double> row;
-  for (const Parameter* p : parameters) {
+  for (const OptimizerSlice& slice : slices) {
+    const Parameter* p = slice.parameter;
     row.push_back(static_cast<double>(p->name.size()));
     for (const char letter : p->name) row.push_back(static_cast<double>(letter));
     row.push_back(static_cast<double>(p->global_shape.count()));
-    const std::vector<GlobalRun> runs = global_runs(*p, {0, p->shape.count()});
+    const std::vector<GlobalRun> runs =
+        global_runs(*p, {slice.begin, slice.begin + slice.weight.count()});
     row.push_back(static_cast<double>(runs.size()));
     for (const GlobalRun& run : runs) {
       row.push_back(static_cast<double>(run.global));
       row.push_back(static_cast<double>(run.count));
     }
-    for (const View& values : {p->grad(), p->value()}) {
+    for (const ConstView& values : {slice.gradient, ConstView(slice.weight)}) {
       const std::vector<double> numbers = to_doubles(values);
       row.insert(row.end(), numbers.begin(), numbers.end());
     }
@@ -78,7 +80,11 @@ class Unpacker {
 }  // namespace
 
 RunRecord gather_whole(const Rank& rank, const std::vector<Parameter*>& parameters) {
-  std::vector<double> mine = packed(parameters);
+  return gather_whole(rank, slices_of(parameters));
+}
+
+RunRecord gather_whole(const Rank& rank, const std::vector<OptimizerSlice>& slices) {
+  std::vector<double> mine = packed(slices);
   CpuDevice host;
   double longest[] = {static_cast<double>(mine.size())};
   rank.world.all_reduce(View(longest, {1}, DType::F64, host), ReduceOp::Max)

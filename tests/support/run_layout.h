@@ -64,7 +64,7 @@ std::vector<RunRecord> run_layout(const RankLayout& layout, const TrainConfig& c
     std::vector<double> losses;
     for (int i = 0; i < steps; ++i) {
       losses.push_back(trainer.step(data).loss);
-      records.push_back(gather_whole(rank, trainer.parameters().parameters()));
+      records.push_back(gather_whole(rank, trainer.optimizer().slices()));
       records.back().losses = losses;
     }
     const std::lock_guard lock(mutex);

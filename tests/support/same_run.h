@@ -12,6 +12,7 @@ namespace aisc {
 
 struct Rank;
 struct Parameter;
+struct OptimizerSlice;
 
 // What a run leaves behind. Tensors are whole: a test gathers the shards of a layout first.
 struct RunRecord {
@@ -33,5 +34,7 @@ inline constexpr double kSameRunF64 = 1e-10;
 // The whole parameters of a layout, of which each rank has parts: gradients and weights, on every
 // rank. Collective. Fails the test where two ranks have other bits of one element, or none has it.
 RunRecord gather_whole(const Rank& rank, const std::vector<Parameter*>& parameters);
+// Likewise of the slices that each rank's optimizer updates.
+RunRecord gather_whole(const Rank& rank, const std::vector<OptimizerSlice>& slices);
 
 }  // namespace aisc

@@ -66,7 +66,7 @@ struct Clipped {
     EXPECT_EQ(trainer.samples_taken(), trainer.steps_taken() * trainer.config().batch);
     return report;
   }
-  ParameterStore& parameters() { return trainer.parameters(); }
+  const Optimizer& optimizer() const { return trainer.optimizer(); }
   Trainer trainer;
 };
 

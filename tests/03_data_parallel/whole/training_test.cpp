@@ -41,7 +41,7 @@ struct EqualTrainer {
     require_equal_weights(rank.world, trainer.parameters().values());
     return report;
   }
-  ParameterStore& parameters() { return trainer.parameters(); }
+  const Optimizer& optimizer() const { return trainer.optimizer(); }
   Rank rank;
   Trainer trainer;
 };

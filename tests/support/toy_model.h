@@ -84,16 +84,16 @@ class ToyLoss final : public Loss {
 
 // A rank's model, its parameters in F64, and what fills its gradients.
 struct Toy {
-  Toy(const Rank& own, const std::vector<Size>& layers) : rank(own), sizes(layers) {
+  Toy(const Rank& own, const std::vector<Size>& layers, ParameterStore::Options options = {})
+      : rank(own), sizes(layers) {
     Parameter* first = nullptr;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       model.layers.push_back(std::make_unique<ToyLayer>(rank, i, sizes[i], first));
       if (i == 0) first = model.layers[0]->parameters()[0];
     }
     model.loss = std::make_unique<ToyLoss>();
-    store = std::make_unique<ParameterStore>(
-        rank.device, make_units(model),
-        ParameterStore::Options{.value_dtype = DType::F64, .grad_dtype = DType::F64});
+    options.value_dtype = options.grad_dtype = DType::F64;
+    store = std::make_unique<ParameterStore>(rank.device, make_units(model), options);
   }
 
   // As backward of all micro-batches does, without hooks: layers from the last to `down_to`.

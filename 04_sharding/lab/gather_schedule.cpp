@@ -1,0 +1,127 @@
+// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub 8f346058220f).
+// Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
+#include "04_sharding/gather_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+using UnitList = std::vector<std::size_t>;
+
+bool contains(const UnitList& list, std::size_t unit) {
+  return std::find(list.begin(), list.end(), unit) != list.end();
+}
+
+std::int64_t elements(const UnitList& list, std::span<const std::int64_t> counts) {
+  std::int64_t sum = 0;
+  for (const std::size_t unit : list) sum += counts[unit];
+  return sum;
+}
+
+// The units that each turn reads, without those that are always whole.
+std::vector<UnitList> reads_by_turn(std::span<const LayerUnits> layers,
+                                    std::span<const std::int64_t> counts, std::int64_t persist,
+                                    Turns turns) {
+  std::vector<UnitList> reads;
+  for (const LayerUnits& layer : layers) {
+    reads.emplace_back();
+    for (const std::size_t unit : layer.reads)
+      if (counts[unit] > persist) reads.back().push_back(unit);
+  }
+  if (turns == Turns::ForwardAndBackward)
+    for (std::size_t i = layers.size(); i-- > 0;) reads.push_back(UnitList(reads[i]));
+  return reads;
+}
+
+// Elements of the units, each once, that the turns after `turn` use before they use `unit`; kAll if
+// none does.
+std::int64_t distance(const std::vector<UnitList>& reads, std::size_t turn, std::size_t unit,
+                      std::span<const std::int64_t> counts) {
+  UnitList between;
+  for (std::size_t next = turn + 1; next < reads.size(); ++next) {
+    if (contains(reads[next], unit)) return elements(between, counts);
+    for (const std::size_t other : reads[next])
+      if (!contains(between, other)) between.push_back(other);
+  }
+  return GatherOptions::kAll;
+}
+
+bool is_used_after(const std::vector<UnitList>& reads, std::size_t turn, std::size_t unit) {
+  return std::any_of(reads.begin() + static_cast<std::ptrdiff_t>(turn) + 1, reads.end(),
+                     [&](const UnitList& list) { return contains(list, unit); });
+}
+
+// The units of the next `layers` turns that read any, each once, in their order.
+UnitList next_units(const std::vector<UnitList>& reads, std::size_t turn, int layers) {
+  UnitList next;
+  for (std::size_t t = turn + 1; t < reads.size() && layers > 0; ++t) {
+    if (reads[t].empty()) continue;
+    --layers;
+    for (const std::size_t unit : reads[t])
+      if (!contains(next, unit)) next.push_back(unit);
+  }
+  return next;
+}
+
+// What is whole in `turn`, after `before` was.
+UnitList whole_units(const std::vector<UnitList>& reads, std::size_t turn, const UnitList& before,
+                     std::span<const std::int64_t> counts, const GatherOptions& options) {
+  UnitList whole = reads[turn];
+  // LAB 04.4: prefetch
+  // elements(whole, counts) is what is there already. next_units(...) are the candidates that are
+  // on their way: the first that does not fit ends the list, since the units behind it are used
+  // later. Then come those of `before` that stay: is_used_after(...), and distance(...) is at
+  throw NotImplemented("lab 04.4: prefetch", __FILE__, __LINE__);
+  // END LAB 04.4
+}
+
+}  // namespace
+
+void GatherOptions::validate() const {
+  const auto require = [](const char* what, std::int64_t value) {
+    if (value < 0) fail(fmt::format("sharding: {} is {}, expected 0 or more", what, value));
+  };
+  require("prefetch", prefetch);
+  require("live", live);
+  require("reuse", reuse);
+  require("persist", persist);
+}
+
+GatherSchedule gather_schedule(std::span<const LayerUnits> layers,
+                               std::span<const std::int64_t> counts, const GatherOptions& options,
+                               Turns turns) {
+  options.validate();
+  const std::vector<UnitList> reads = reads_by_turn(layers, counts, options.persist, turns);
+  GatherSchedule schedule;
+  for (std::size_t turn = 0; turn < reads.size(); ++turn) {
+    if (const std::int64_t own = elements(reads[turn], counts); own > options.live)
+      fail(
+          fmt::format("sharding: layer {} reads {} elements at once, live is {}: expected at "
+                      "least as many",
+                      std::min(turn, 2 * layers.size() - 1 - turn), own, options.live));
+    schedule.push_back(
+        whole_units(reads, turn, turn > 0 ? schedule.back() : UnitList(), counts, options));
+  }
+  return schedule;
+}
+
+std::int64_t most_live(const GatherSchedule& schedule, std::span<const std::int64_t> counts) {
+  std::int64_t most = 0;
+  for (const UnitList& whole : schedule) most = std::max(most, elements(whole, counts));
+  return most;
+}
+
+std::int64_t gathered(const GatherSchedule& schedule, std::span<const std::int64_t> counts) {
+  std::int64_t sum = 0;
+  for (std::size_t turn = 0; turn < schedule.size(); ++turn)
+    for (const std::size_t unit : schedule[turn])
+      if (turn == 0 || !contains(schedule[turn - 1], unit)) sum += counts[unit];
+  return sum;
+}
+
+}  // namespace aisc

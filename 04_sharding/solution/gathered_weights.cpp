@@ -1,0 +1,83 @@
+#include "04_sharding/gathered_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "04_sharding/shards.h"
+
+namespace aisc {
+
+GatheredWeights::GatheredWeights(const Rank& rank, ParameterStore& store, Plan plan)
+    : rank_(rank),
+      store_(store),
+      plan_(std::move(plan)),
+      shards_(Tensor::zeros({store.layout().count() / rank.world.size()}, store.value_dtype(),
+                            rank.device, Purpose::Parameters)),
+      units_(store.units().size()) {
+  for (std::size_t u = 0; u < units_.size(); ++u)
+    units_[u].persists = store.layout().units()[u].range.count() <= plan_.persist;
+}
+
+// Steps: as the all-gather's. Bytes sent per rank: (n - 1)/n of the unit.
+void GatheredWeights::gather(std::size_t unit) {
+  State& state = units_[unit];
+  const FlatRange own = own_range(store_.layout(), unit, rank_.world.size());
+  state.coming = Tensor({store_.layout().units()[unit].range.count()}, shards_.dtype(),
+                        rank_.device, Purpose::Parameters);
+  state.gather = rank_.world.all_gather(  // comm: the unit's weights, a shard from each rank
+      shards_.view().flat(own.begin, own.count()), state.coming);
+  state.whole = true;
+}
+
+void GatheredWeights::wait_for(std::size_t unit) {
+  State& state = units_[unit];
+  if (!state.coming) return;
+  state.gather.wait();
+  store_.bind_values(unit, std::move(state.coming));
+  state.coming = {};
+}
+
+void GatheredWeights::free(std::size_t unit) {
+  wait_for(unit);
+  store_.unbind_values(unit);
+  units_[unit].whole = false;
+}
+
+void GatheredWeights::turn_to(std::size_t layer, const Direction& direction) {
+  const std::size_t layers = plan_.reads.size();
+  const std::vector<std::size_t>& wanted =
+      direction.training ? plan_.training[direction.backward ? 2 * layers - 1 - layer : layer]
+                         : plan_.evaluation[layer];
+  const auto span = rank_.trace.span("communication", "weights");
+  // LAB 04.3: gather, use, free
+  // > First free(unit) each unit that is_whole(), is not wanted and does not persist
+  // > (units_[unit].persists). Then gather(unit) those of `wanted` that are not whole, in the order
+  // > of the list, which is the same on all ranks. wait_for(unit) those that this layer reads,
+  // > plan_.reads[layer], alone: the others may arrive while it computes.
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (is_whole(unit) && !units_[unit].persists &&
+        std::find(wanted.begin(), wanted.end(), unit) == wanted.end())
+      free(unit);
+  for (const std::size_t unit : wanted)
+    if (!is_whole(unit)) gather(unit);
+  for (const std::size_t unit : plan_.reads[layer]) wait_for(unit);
+  // END LAB 04.3
+}
+
+void GatheredWeights::release() {
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (is_whole(unit) && !units_[unit].persists) free(unit);
+}
+
+void GatheredWeights::take_shards() {
+  release();
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (!units_[unit].persists) continue;
+    if (is_whole(unit)) free(unit);
+    gather(unit);
+  }
+  for (std::size_t unit = 0; unit < units_.size(); ++unit)
+    if (units_[unit].persists) wait_for(unit);
+}
+
+}  // namespace aisc
