@@ -16,6 +16,7 @@
 #include "app/emulated_run.h"
 #include "app/limits.h"
 #include "app/mpirun.h"
+#include "app/plan.h"
 #include "app/program.h"
 #include "app/run.h"
 #include "app/saved_model.h"
@@ -62,7 +63,7 @@ int generate_text(const Rank& rank, const Options& options) {
   const Interrupt interrupt;
   const double begin = rank.clock.now();
   const StreamedText text = stream_text(rank, saved.model, saved.config, tokenizer, options.prompt,
-                                        options.sample, interrupt);
+                                        options.sample, &interrupt);
   const double seconds = rank.clock.now() - begin;
   fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
              static_cast<double>(text.tokens) / seconds);
@@ -179,6 +180,18 @@ int ranks_of_this_machine(const Options& options) {
   return processes ? processes->here : options.ranks;
 }
 
+// What a step will hold and send, where somebody wants to know: the user, or, of models that are
+// divided, the check of memory. Sets options.train.model_bytes.
+std::optional<StepBooks> plan_of(Options& options) {
+  if (!options.plan && options.sharding.zero == 0 && !options.adafactor()) return std::nullopt;
+  const StepBooks planned = plan_step(options.train, options.ranks, step_of(options));
+  double bytes = 0;
+  for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
+    bytes += static_cast<double>(planned.ledger[p].peak_bytes);
+  options.train.model_bytes = bytes;
+  return planned;
+}
+
 // On machines that are not there. Without numbers no text is read: all tokens are 0.
 int run_emulated(Options& options) {
   if (started_processes()) fail("--machine: ranks in virtual time are threads of one process");
@@ -187,26 +200,33 @@ int run_emulated(Options& options) {
                   .meta = options.meta,
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
-                  .alike = !options.data_parallel.onebit_adam};
+                  .alike = !options.onebit_adam()};
+  const auto report = [&](TokenView text) {
+    const std::optional<StepBooks> planned = plan_of(options);
+    if (options.plan) say(plan_text(options.train, options.ranks, *planned));
+    run.config = options.train;
+    const EmulatedStep step = emulate(run, text);
+    say(emulated_report(run, step, options.tokens));
+    const StepBooks measured{.ledger = step.ledger, .ring_bytes = step.ring_bytes};
+    if (options.plan) say(plan_text(options.train, options.ranks, *planned, &measured));
+    return 0;
+  };
   if (options.meta) {
     if (options.train.model.vocabulary == 0) options.train.model.vocabulary = 256;
-    run.config = options.train;
     const std::vector<std::uint8_t> zeros(
         static_cast<std::size_t>(options.train.model.context + 1));
-    say(emulated_report(run, emulate(run, zeros), options.tokens));
-    return 0;
+    return report(zeros);
   }
   const Dataset dataset = Dataset::open(options.data);
   complete_model(options, dataset);
-  run.config = options.train;
+  plan_of(options);
   try {
-    require_memory({.config = run.config, .ranks = run.ranks, .all_ranks = run.ranks},
+    require_memory({.config = options.train, .ranks = run.ranks, .all_ranks = run.ranks},
                    available_memory());
   } catch (const Error& e) {
     fail(std::string(e.what()) + "; with --meta it takes none");
   }
-  say(emulated_report(run, emulate(run, dataset.training()), options.tokens));
-  return 0;
+  return report(dataset.training());
 }
 
 int run_gpt(int argc, char** argv) {
@@ -227,7 +247,7 @@ int run_gpt(int argc, char** argv) {
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
   options.train.keeps_all_micro_batches = options.data_parallel.layered;
-  if (options.data_parallel.onebit_adam)  // errors as a worker, and as a server of a share
+  if (options.onebit_adam())  // errors as a worker, and as a server of a share
     options.train.extra_state = 1 + 1.0 / options.ranks;
   if (options.launcher == "mpirun" && !started_processes()) {
     lock.reset();  // rank 0 takes it
@@ -249,6 +269,7 @@ int run_gpt(int argc, char** argv) {
   if (checkpoint) require_same_model(*checkpoint, options);
   const Dataset dataset = Dataset::open(data);
   complete_model(options, dataset);
+  const std::optional<StepBooks> planned = plan_of(options);
   if (parse_device(options.device).kind == DeviceKind::Cpu)
     require_memory({.config = options.train,
                     .ranks = ranks_of_this_machine(options),
@@ -262,7 +283,7 @@ int run_gpt(int argc, char** argv) {
     if (const auto gpu = gpu_facts(rank.device)) facts.device = gpu->name;
     PeakMeter peak(rank, options.train.model.dtype, options.peak * 1e9);
     return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak,
-               step_of(options))
+               step_of(options), options.plan ? &*planned : nullptr)
         .train();
   });
 }

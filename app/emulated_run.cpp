@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <mutex>
 #include <utility>
+#include <vector>
+
+#include "app/plan.h"
 
 #include "common/core/error.h"
 #include "common/model/replicas.h"
@@ -47,7 +50,7 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     rank.device.reset_peaks();
     rank.trace.reset();
     rank.trace.record(true);
-    const std::int64_t sent = rank.world.stats().sent().wire_bytes;
+    const CommStats before = rank.world.stats();
     double product_flops = 0;
     rank.device.listen([&](const OpCost& cost) { product_flops += cost.product ? cost.flops : 0; });
     const double begin = rank.clock.now();
@@ -67,7 +70,9 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
       result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
     result.elements = trainer.parameters().layout().count();
     result.product_flops = product_flops;
-    result.sent_bytes = rank.world.stats().sent().wire_bytes - sent;
+    const CommStats after = rank.world.stats();
+    result.sent_bytes = after.sent().wire_bytes - before.sent().wire_bytes;
+    result.ring_bytes = ring_bytes(before, after, run.ranks);
   });
   return result;
 }
@@ -84,11 +89,13 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   const double gradient = static_cast<double>(size_of(c.gradient_dtype));
   const double state = static_cast<double>(size_of(statistics_of(c.model.dtype))) *
                        ((dtype < 4 ? 3 : 2) + c.extra_state);
-  const PredictedBytes predicted[] = {
-      {Purpose::Parameters, fmt::format("{} N", dtype), dtype * n},
-      {Purpose::Gradients, fmt::format("{} N", gradient), gradient * n},
-      {Purpose::Optimizer, fmt::format("{:.4g} N", state), state * n},
+  std::vector<PredictedBytes> predicted = {
       {Purpose::Activations, "needed_bytes", needed.activations}};
+  if (c.model_bytes == 0)  // else ranks divide them: --plan says what is expected
+    predicted.insert(predicted.end(),
+                     {{Purpose::Parameters, fmt::format("{} N", dtype), dtype * n},
+                      {Purpose::Gradients, fmt::format("{} N", gradient), gradient * n},
+                      {Purpose::Optimizer, fmt::format("{:.4g} N", state), state * n}});
   text += bytes_table(step.ledger, predicted);
 
   text += fmt::format("\n{:<28}{:>12}{:>9}\n", "part", "seconds", "share");

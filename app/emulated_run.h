@@ -34,6 +34,7 @@ struct EmulatedStep {
   double communication_seconds = 0;  // in which a message of this rank was under way
   double exposed_seconds = 0;        // of these, in which the rank waited for it
   std::int64_t sent_bytes = 0;
+  double ring_bytes = 0;                      // app/plan.h
   std::int64_t parameters = 0, elements = 0;  // without and with padding
   double product_flops = 0;                   // that its products were charged for
 };

@@ -130,10 +130,23 @@ std::int32_t draw(std::span<const double> logits, const GenerateOptions& options
   return static_cast<std::int32_t>(token);
 }
 
+namespace {
+
+// Rank 0's, where ranks take part in each other's passes: all do the same then.
+std::int32_t agreed(const Rank& rank, Hooks hooks, std::int32_t mine) {
+  if (hooks.empty()) return mine;
+  CpuDevice host;
+  const View word(&mine, {1}, DType::I32, host);
+  rank.world.broadcast(word, 0).wait();  // comm: 4 bytes, a token or whether to go on
+  return mine;
+}
+
+}  // namespace
+
 std::vector<std::int32_t> generate(const Rank& rank, const Model& model, const GptConfig& config,
                                    std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options,
-                                   const std::function<bool(std::int32_t)>& each) {
+                                   const std::function<bool(std::int32_t)>& each, Hooks hooks) {
   const std::int64_t classes = check(config, prompt, options);
   const std::int64_t context = config.context;
   const Philox random(options.seed, "sample");
@@ -148,13 +161,14 @@ std::vector<std::int32_t> generate(const Rank& rank, const Model& model, const G
       fresh = std::max<std::int64_t>(context / 2, 1);
     }
     const std::span<const std::int32_t> next(text.end() - fresh, text.end());
-    read_logits(logits, forward_cached(model, tokens_of(next, rank.device, host), cache), classes,
-                host);
-    const std::int32_t token = draw(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
+    read_logits(logits, forward_cached(model, tokens_of(next, rank.device, host), cache, hooks),
+                classes, host);
+    const std::int32_t token =
+        agreed(rank, hooks, draw(logits, options, random.uniform(static_cast<std::uint64_t>(i))));
     if (token == options.end_of_text) break;
     text.push_back(token);
     fresh = 1;
-    if (!each(token)) break;
+    if (agreed(rank, hooks, each(token) ? 1 : 0) == 0) break;
   }
   text.erase(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
   return text;

@@ -32,12 +32,16 @@ void validate(const GenerateOptions& options);
 // and cannot be shifted: when the context is full, its last half is computed again from position 0,
 // which happens every context / 2 tokens; a prompt that is longer than the context is cut likewise.
 //
+// With hooks, which communicate, it is collective: all ranks pass the same, and take the tokens
+// that rank 0 draws until its `each` says to stop; the others' are called as well.
+//
 // Throws Error for an empty prompt, a prompt token outside the vocabulary, and options that are not
 // as in `draw`.
 std::vector<std::int32_t> generate(
     const Rank& rank, const Model& model, const GptConfig& config,
     std::span<const std::int32_t> prompt, const GenerateOptions& options,
-    const std::function<bool(std::int32_t)>& each = [](std::int32_t) { return true; });
+    const std::function<bool(std::int32_t)>& each = [](std::int32_t) { return true; },
+    Hooks hooks = {});
 
 // The token that `uniform`, in [0, 1), draws from softmax(logits / temperature), logits (V):
 //   - of the top_k largest logits (of equal ones, those with the lower ids), then

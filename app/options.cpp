@@ -25,6 +25,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
 constexpr double kLeastMegabytes = 1e-4, kMostMegabytes = 1e6;
 constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192;
+constexpr std::int64_t kMostElements = 1'000'000'000'000'000;
+constexpr double kRelativeStep = 1e-2;  // Adafactor's rho, section 8 of the paper
 
 // What a small model learns the course's prose with in about a minute and a half on two cores.
 Options defaults() {
@@ -171,14 +173,42 @@ void add_data_parallel(CLI::App& app, Options::DataParallel& o) {
       app, "--accumulate", o.layered, "plain", "layered",
       "micro-batches one after another, or all through a layer before the next: more time to "
       "send, more memory");
-  add_choice(app, "--optimizer", o.onebit_adam, "adamw", "onebit-adam",
-             "1-bit Adam sends signs of momentum once its variance has settled; it does not clip");
   add_number(app, "--onebit-warmup", o.onebit_warmup, 0, kMostCount,
              "steps of plain AdamW before signs are sent; 0: until the variance has settled")
       ->group(group);
   add_number(app, "--average-every", o.average_every, 0, kMostCount,
              "each rank steps by its own gradients, and weights are averaged every so many steps; "
              "0: gradients are summed in every step")
+      ->group(group);
+}
+
+void add_sharding(CLI::App& app, Options& o) {
+  const std::string group = "Sharding";
+  Options::Sharding& s = o.sharding;
+  add_number(app, "--zero", s.zero, 0, 3,
+             "ZeRO's stage: ranks divide nothing (0), the optimizer's state (1), gradients, too "
+             "(2), weights, too (3)")
+      ->group(group);
+  add_number(app, "--prefetch", s.prefetch, 0, kMostLayers,
+             "stage 3: layers ahead whose weights are on their way while a layer computes")
+      ->group(group);
+  add_number(app, "--live", s.live, 0, kMostElements,
+             "stage 3: most weights that are whole at a time; 0: no limit")
+      ->group(group);
+  add_number(app, "--reuse", s.reuse, 0, kMostElements,
+             "stage 3: weights that are used again within so many others stay whole")
+      ->group(group);
+  add_number(app, "--persist", s.persist, 0, kMostElements,
+             "stage 3: units of at most so many weights are always whole")
+      ->group(group);
+  app.add_option("--optimizer", o.optimizer,
+                 "Adafactor keeps row and column sums in place of Adam's second moment, and no "
+                 "first; 1-bit Adam sends signs of momentum once its variance has settled, and "
+                 "does not clip")
+      ->group(group)
+      ->check(CLI::IsMember({"adamw", "adafactor", "onebit-adam"}));
+  app.add_flag("--plan", o.plan,
+               "say what a step will hold and send on a rank, and at the end what it did")
       ->group(group);
 }
 
@@ -315,7 +345,7 @@ void require_data_parallel(Options& o, int argc, const char* const* argv) {
   if (!(d.bucket_mb >= kLeastMegabytes && d.bucket_mb <= kMostMegabytes))
     fail(fmt::format("--bucket-mb is {}, expected from {} to {}", d.bucket_mb, kLeastMegabytes,
                      kMostMegabytes));
-  if (d.onebit_adam) {
+  if (o.onebit_adam()) {
     if (d.average_every > 0)
       fail("--optimizer onebit-adam and --average-every: one sends every step, one does not");
     if (o.given.contains("clip") && o.train.clip > 0)
@@ -346,6 +376,39 @@ void require_data_parallel(Options& o, int argc, const char* const* argv) {
                     "an average",
                     o.train.steps, d.average_every));
   if (rest != 0) o.train.steps += d.average_every - rest;
+}
+
+// What shards ask of the other flags.
+void require_sharding(Options& o, int argc, const char* const* argv) {
+  const Options::Sharding& s = o.sharding;
+  const auto given = [&](const char* flag) { return is_given(flag, argc, argv); };
+  if (s.zero < 3)
+    for (const char* flag : {"--prefetch", "--live", "--reuse", "--persist"})
+      if (given(flag)) fail(fmt::format("{}: only beside --zero 3, found --zero {}", flag, s.zero));
+  if (s.zero > 0) {
+    if (o.data_parallel.average_every > 0)
+      fail(
+          fmt::format("--zero {} and --average-every: ranks that step on their own each need all "
+                      "of the model",
+                      s.zero));
+    if (o.onebit_adam())
+      fail(
+          fmt::format("--zero {} and --optimizer onebit-adam: signs are of whole momenta", s.zero));
+    for (const char* flag : {"--bucket-mb", "--overlap"})
+      if (given(flag))
+        fail(fmt::format("{} and --zero {}: shards are sent unit by unit", flag, s.zero));
+  }
+  if (o.adafactor()) {
+    if (o.device != "cpu") fail("--optimizer adafactor and --device: it computes on the host");
+    if (o.data_parallel.average_every > 0)
+      fail("--optimizer adafactor and --average-every: its sums are not of one rank");
+    // Steps are relative to a parameter's size: rho times its root mean square.
+    if (!o.given.contains("learning-rate")) o.train.learning_rate = kRelativeStep;
+    if (!o.given.contains("min-learning-rate")) o.train.min_learning_rate = o.train.learning_rate;
+  }
+  if (!o.plan) return;
+  if (o.onebit_adam() || o.data_parallel.average_every > 0)
+    fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");
 }
 
 // Processes are counted by who started them; a run that is resumed may have more or fewer ranks.
@@ -412,9 +475,15 @@ std::string Options::to_json() const {
                    {{"bucket-mb", data_parallel.bucket_mb},
                     {"overlap", data_parallel.overlap ? "on" : "off"},
                     {"accumulate", data_parallel.layered ? "layered" : "plain"},
-                    {"optimizer", data_parallel.onebit_adam ? "onebit-adam" : "adamw"},
+                    {"optimizer", optimizer},
                     {"onebit-warmup", data_parallel.onebit_warmup},
                     {"average-every", data_parallel.average_every}}},
+                  {"sharding",
+                   {{"zero", sharding.zero},
+                    {"prefetch", sharding.prefetch},
+                    {"live", sharding.live},
+                    {"reuse", sharding.reuse},
+                    {"persist", sharding.persist}}},
                   {"data",
                    {{"corpus", data.corpus},
                     {"validation", data.validation},
@@ -449,6 +518,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   add_model(app, o.train.model);
   add_training(app, o);
   add_data_parallel(app, o.data_parallel);
+  add_sharding(app, o);
   add_data(app, o);
   add_output(app, o);
   add_sample(app, o);
@@ -470,6 +540,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     require_data_parallel(o, argc, argv);
+    require_sharding(o, argc, argv);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
     known.validate(o.ranks);

@@ -38,10 +38,20 @@ struct Options {
     double bucket_mb = 25;           // gradients of one all-reduce, in MiB
     bool overlap = true;             // buckets are sent while backward runs
     bool layered = false;            // all micro-batches pass a layer before the next one's turn
-    bool onebit_adam = false;        // signs of momentum in place of gradients
     std::int64_t onebit_warmup = 0;  // steps of plain AdamW before; 0: until the variance settles
     std::int64_t average_every = 0;  // steps between averages of the weights; 0: sums of gradients
   } data_parallel;
+  struct Sharding {
+    int zero = 0;      // ZeRO's stage; 0: every rank has all
+    int prefetch = 1;  // layers whose weights are gathered ahead
+    // Elements: 04_sharding/gather_schedule.h says of what.
+    std::int64_t live = 0;  // 0: no limit
+    std::int64_t reuse = 0, persist = 0;
+  } sharding;
+  std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients
+  bool onebit_adam() const { return optimizer == "onebit-adam"; }
+  bool adafactor() const { return optimizer == "adafactor"; }
+  bool plan = false;  // what a step will hold and send is said first, and at the end what it did
 
   std::string machine;  // in virtual time, on one that is not there; empty: for real
   bool meta = false;    // without numbers

@@ -17,7 +17,6 @@
 #include "common/core/system/files.h"
 #include "common/train/rank_traces.h"
 #include "common/train/timeline.h"
-#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {
@@ -64,28 +63,32 @@ std::vector<Batch> validation_batches(const Rank& rank, const Options& options, 
 
 StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
                          const Tokenizer& tokenizer, const std::string& prompt,
-                         const GenerateOptions& options, const Interrupt& interrupt) {
+                         const GenerateOptions& options, const Interrupt* interrupt, Hooks hooks) {
   const GenerateOptions chosen = for_tokenizer(options, tokenizer, config);
   TerminalText terminal;
   StreamedText result;
+  const bool speaks = rank.world.rank() == 0;
   const auto print = [&](const std::string& bytes) {
+    if (!speaks) return;
     fmt::print("{}", terminal.add(bytes));
     std::fflush(stdout);
   };
   print(prompt);
-  generate(rank, model, config, tokenizer.encode(prompt), chosen, [&](std::int32_t token) {
+  const auto each = [&](std::int32_t token) {
     const std::string& bytes = tokenizer.bytes_of(token);
     result.text += bytes;
     ++result.tokens;
     print(bytes);
-    return !interrupt.requested();
-  });
-  fmt::print("{}\n", terminal.finish());
+    return !interrupt || !interrupt->requested();
+  };
+  generate(rank, model, config, tokenizer.encode(prompt), chosen, each, hooks);
+  if (speaks) fmt::print("{}\n", terminal.finish());
   return result;
 }
 
 Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
-         const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak, StepParts parts)
+         const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak, StepParts parts,
+         const StepBooks* planned)
     : rank_(rank),
       options_(options),
       dataset_(dataset),
@@ -95,13 +98,13 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
       state_{.config = options.to_json(), .command = facts.command, .corpus_hash = dataset.hash()},
       facts_(facts),
       peak_(peak),
+      planned_(planned),
       peak_seconds_(rank.clock.now()) {
   facts_.threads = peak.threads();
   if (resumed) {
     take_up(*resumed);
   } else if (!options.init.empty()) {
-    read_gpt2_weights(Safetensors(options.init), options.train.model, trainer_.parameters());
-    trainer_.take_weights();
+    begin_from(rank, options.init, trainer_);
   }
   if (!is_first_rank()) return;
   if (!resumed) {
@@ -162,6 +165,7 @@ void Run::describe() {
       facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
       ranks > 1 ? fmt::format("{} ranks, ", ranks) : "", facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
+  if (planned_) say("\n" + plan_text(options_.train, ranks, *planned_));
 }
 
 std::string Run::in_words(double loss) const {
@@ -173,6 +177,7 @@ std::string Run::in_words(double loss) const {
 StepRow Run::one_step() {
   const double begin = rank_.clock.now();
   rank_.device.reset_peaks();
+  const CommStats sent = rank_.world.stats();
   const StepReport report = trainer_.step(sampler_);
   rank_.device.synchronize();  // a GPU returns from the update before it is done
   const double seconds = rank_.clock.now() - begin;
@@ -186,6 +191,7 @@ StepRow Run::one_step() {
               .flops_per_second = trainer_.flops_per_step() / seconds,
               .peak_flops = peak_.flops()};
   const Ledger ledger = rank_.device.ledger();
+  measured_ = {ledger, ring_bytes(sent, rank_.world.stats(), rank_.world.size())};
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
   row.peak_bytes[kPurposeCount] = ledger.total.peak_bytes;
   return row;
@@ -196,9 +202,11 @@ void Run::add_sample(std::int64_t step) {
   const Tokenizer* tokenizer = dataset_.tokenizer();
   if (!tokenizer || options_.sample.tokens == 0) return;
   const auto span = rank_.trace.span("sample");
-  const auto tokens = generate(rank_, trainer_.model(), model(), tokenizer->encode(options_.prompt),
-                               for_tokenizer(options_.sample, *tokenizer, model()));
-  log_->append(Note{step, "sample", tokenizer->decode(tokens)});
+  const auto tokens = generate(
+      rank_, trainer_.model(), model(), tokenizer->encode(options_.prompt),
+      for_tokenizer(options_.sample, *tokenizer, model()), [](std::int32_t) { return true; },
+      text_hooks());
+  if (is_first_rank()) log_->append(Note{step, "sample", tokenizer->decode(tokens)});
 }
 
 void Run::write_results(const std::string& status) {
@@ -257,14 +265,15 @@ void Run::loop(Progress& progress) {
       peak_.measure_again();
       peak_seconds_ = rank_.clock.now();
     }
-    if (last || is_due(options_.eval_interval))
+    if (last || is_due(options_.eval_interval)) {
       row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
+      if (writes_text()) add_sample(row.step);
+    }
     const bool saves = last || is_due(options_.checkpoint_interval);
     if (!is_first_rank()) {
       if (saves) save();
       continue;
     }
-    if (row.evaluated()) add_sample(row.step);
     log_->append(row);
     if (saves) save();
     if (row.evaluated() &&
@@ -298,7 +307,10 @@ int Run::train() {
   }
   progress.finish();
   write_traces(rank_, file("trace.json"));
-  if (is_first_rank()) conclude(rank_.clock.now() - begin);
+  if (is_first_rank())
+    conclude(rank_.clock.now() - begin);
+  else if (writes_text())
+    last_sample();
   return is_complete() ? 0 : 130;
 }
 
@@ -321,19 +333,25 @@ void Run::add_communication() {
                                 1e3 * time.under_way, 1e3 * time.hidden())});
 }
 
+StreamedText Run::last_sample() {
+  if (!is_complete() || !dataset_.tokenizer() || options_.sample.tokens == 0) return {};
+  if (is_first_rank()) say("\n--- a sample ---");
+  const StreamedText sample =
+      stream_text(rank_, trainer_.model(), model(), *dataset_.tokenizer(), options_.prompt,
+                  options_.sample, interrupt_ ? &*interrupt_ : nullptr, text_hooks());
+  if (is_first_rank()) say("----------------");
+  return sample;
+}
+
 void Run::conclude(double seconds) {
   add_communication();
   write_results(is_complete() ? "done" : "stopped");
   say(fmt::format("{} after {} steps and {:.0f} s: validation loss {}",
                   is_complete() ? "Done" : "Stopped", trainer_.steps_taken(), seconds,
                   in_words(validation_loss_)));
-  if (is_complete() && dataset_.tokenizer() && options_.sample.tokens > 0) {
-    say("\n--- a sample ---");
-    const StreamedText sample = stream_text(rank_, trainer_.model(), model(), *dataset_.tokenizer(),
-                                            options_.prompt, options_.sample, *interrupt_);
-    say("----------------");
-    write_file(file("sample.txt"), options_.prompt + sample.text);
-  }
+  const StreamedText sample = last_sample();
+  if (sample.tokens > 0) write_file(file("sample.txt"), options_.prompt + sample.text);
+  if (planned_) say("\n" + plan_text(options_.train, rank_.world.size(), *planned_, &measured_));
   say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
   if (!is_complete()) say("To go on: ./aisc train --resume " + folder_);
 }

@@ -11,11 +11,24 @@
 #include "app/interrupt.h"
 #include "app/options.h"
 #include "app/peak_meter.h"
+#include "app/plan.h"
 #include "app/progress.h"
 #include "app/report_data.h"
 #include "app/run_checkpoint.h"
 
 namespace aisc {
+
+struct StreamedText {
+  std::string text;  // without the prompt
+  std::int64_t tokens = 0;
+};
+
+// Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C. With
+// hooks it is collective, as generate(), and rank 0 prints; `interrupt` may be null on the others.
+StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
+                         const Tokenizer& tokenizer, const std::string& prompt,
+                         const GenerateOptions& options, const Interrupt* interrupt,
+                         Hooks hooks = {});
 
 class Run {
  public:
@@ -23,8 +36,10 @@ class Run {
   // locked. All references must outlive the run. Of `facts` command, cores and device are used.
   // `parts` are those of a step that options.data_parallel asks for.
   // Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
+  // `planned` (or null) is said at the begin, and with what was measured beside it at the end.
   Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
-      const RunFacts& facts, PeakMeter& peak, StepParts parts = {});
+      const RunFacts& facts, PeakMeter& peak, StepParts parts = {},
+      const StepBooks* planned = nullptr);
 
   // Trains to the last step, or until Ctrl-C; writes report, checkpoints, metrics and trace.
   // Collective. Returns the exit status: 0, or 130 after Ctrl-C.
@@ -51,6 +66,12 @@ class Run {
   Asked asked();
   StepRow one_step();
   void add_sample(std::int64_t step);
+  StreamedText last_sample();
+  // Where ranks take part in each other's passes, all write the text that rank 0 keeps.
+  bool writes_text() const { return is_first_rank() || trainer_.reducer().joins_forward(); }
+  Hooks text_hooks() const {
+    return trainer_.reducer().joins_forward() ? trainer_.hooks() : Hooks();
+  }
   void save();
   void write_results(const std::string& status);
   void add_communication();
@@ -67,6 +88,8 @@ class Run {
   RunState state_;
   RunFacts facts_;
   PeakMeter& peak_;
+  const StepBooks* planned_;
+  StepBooks measured_;  // of the last step
   std::string folder_;
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
 
@@ -78,15 +101,5 @@ class Run {
   double results_seconds_ = 0;       // when the report was last written
   double results_cost_seconds_ = 0;  // and how long that took
 };
-
-struct StreamedText {
-  std::string text;  // without the prompt
-  std::int64_t tokens = 0;
-};
-
-// Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C.
-StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
-                         const Tokenizer& tokenizer, const std::string& prompt,
-                         const GenerateOptions& options, const Interrupt& interrupt);
 
 }  // namespace aisc

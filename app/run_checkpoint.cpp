@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <optional>
 
+#include "app/agreement.h"
+#include "app/saved_state.h"
+#include "app/saved_weights.h"
 #include "common/core/error.h"
-#include "formats/gpt2_weights.h"
 #include "formats/json_file.h"
 
 namespace aisc {
@@ -13,27 +16,6 @@ namespace {
 
 constexpr const char* kWeights = "/model.safetensors";
 constexpr const char* kState = "/training_state.safetensors";
-
-// A name in the file of what belongs to a rank.
-std::string name_at(const Optimizer::State& state, int rank) {
-  return fmt::format("{}@{}", state.name, rank);
-}
-
-std::vector<SafetensorsSpec> specs_of(const Optimizer& optimizer, int ranks) {
-  std::vector<SafetensorsSpec> specs;
-  for (const Optimizer::State& s : optimizer.state())
-    specs.push_back({s.name, s.value.dtype(), s.value.shape()});
-  for (int rank = 0; rank < ranks; ++rank)
-    for (const Optimizer::State& s : optimizer.own_state())
-      specs.push_back({name_at(s, rank), s.value.dtype(), s.value.shape()});
-  return specs;
-}
-
-Tensor on_host(ConstView x, CpuDevice& host) {
-  Tensor copy(x.shape(), x.dtype(), host);
-  host.copy(copy, x);
-  return copy;
-}
 
 }  // namespace
 
@@ -66,53 +48,45 @@ RunState RunState::from_json(const std::string& json, const std::string& name) {
 
 std::string save_run(const Rank& rank, const std::string& checkpoints, const Trainer& trainer,
                      const Tokenizer* tokenizer, RunState state) {
-  const std::vector<Optimizer::State> own = trainer.optimizer().own_state();
+  Communicator& world = rank.world;
+  const bool is_first = world.rank() == 0;
+  std::optional<CheckpointWriter> checkpoint;  // rank 0's; dropped, it leaves nothing
+  on_all_ranks(world, [&] {
+    if (is_first) checkpoint.emplace(checkpoints, trainer.steps_taken());
+  });
+  const std::string folder =
+      broadcast_text(world, is_first ? checkpoint->folder() : "", 0);  // comm: where to write
   CpuDevice host;
-  if (rank.world.rank() > 0) {
-    for (const Optimizer::State& s : own)
-      rank.world.send(on_host(s.value, host), 0).wait();  // comm: what is this rank's own
-    return "";
-  }
-  CheckpointWriter checkpoint(checkpoints, trainer.steps_taken());
   const std::int32_t end = tokenizer ? tokenizer->end_of_text().value_or(-1) : -1;
-  write_gpt2_weights(checkpoint.folder(), trainer.config().model, trainer.parameters(), end);
-  if (tokenizer) tokenizer->write(checkpoint.folder());
-  SafetensorsWriter file(checkpoint.folder() + kState,
-                         specs_of(trainer.optimizer(), rank.world.size()));
-  const auto append = [&](ConstView x) {
-    if (x.device().is_host())
-      file.append(x);
-    else
-      file.append(on_host(x, host));
-  };
-  for (const Optimizer::State& s : trainer.optimizer().state()) append(s.value);
-  for (const Optimizer::State& s : own) append(s.value);
-  for (int from = 1; from < rank.world.size(); ++from)
-    for (const Optimizer::State& s : own) {
-      const Tensor theirs(s.value.shape(), s.value.dtype(), host);
-      rank.world.recv(theirs, from).wait();  // comm: what is rank `from`'s own
-      file.append(theirs);
-    }
-  file.commit();
-  state.samples = trainer.samples_taken();
-  return checkpoint.commit(state.to_json());
+  write_weights(rank, folder, trainer, end, host);
+  write_state(rank, folder + kState, trainer, host);
+  std::string path;
+  on_all_ranks(world, [&] {
+    if (!is_first) return;
+    if (tokenizer) tokenizer->write(folder);
+    state.samples = trainer.samples_taken();
+    path = checkpoint->commit(state.to_json());
+  });
+  return path;
 }
 
 void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer) {
-  const RunState state = RunState::from_json(checkpoint.state, checkpoint.path);
-  const Safetensors weights(checkpoint.path + kWeights);
-  read_gpt2_weights(weights, trainer.config().model, trainer.parameters());
-  const Safetensors file(checkpoint.path + kState);
-  CpuDevice host;
-  const auto read = [&](const std::string& name, View to) {
-    const Tensor copy(to.shape(), to.dtype(), host);
-    file.read(name, copy);
-    to.device().copy(to, copy);
-  };
-  for (const Optimizer::State& s : trainer.optimizer().state()) read(s.name, s.value);
-  for (const Optimizer::State& s : trainer.optimizer().own_state())
-    read(name_at(s, rank.world.rank()), s.value);
-  trainer.resume(checkpoint.step, state.samples);
+  std::int64_t samples = 0;
+  on_all_ranks(rank.world, [&] {
+    samples = RunState::from_json(checkpoint.state, checkpoint.path).samples;
+    CpuDevice host;
+    read_weights(Safetensors(checkpoint.path + kWeights), trainer, host);
+    read_state(rank, Safetensors(checkpoint.path + kState), trainer, host);
+  });
+  trainer.resume(checkpoint.step, samples);
+}
+
+void begin_from(const Rank& rank, const std::string& weights, Trainer& trainer) {
+  on_all_ranks(rank.world, [&] {
+    CpuDevice host;
+    read_weights(Safetensors(weights), trainer, host);
+  });
+  trainer.take_weights();
 }
 
 }  // namespace aisc

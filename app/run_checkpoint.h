@@ -5,6 +5,9 @@
 //                                    rank has of its own as "onebit_adam/worker_error@3", rank 3's
 //   tokenizer.json, vocab.json, ...  the tokenizer, if the run has one
 //   checkpoint.json                  the manifest, with the run's flags, samples and corpus
+//
+// Weights and state are the same bytes however many ranks write them, and however these divide the
+// model.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +30,21 @@ struct RunState {
   static RunState from_json(const std::string& json, const std::string& name);  // throws Error
 };
 
-// Rank 0 writes a checkpoint of `trainer` and returns its path; others send it what they have of
-// their own and return "". Collective. `tokenizer` may be null. Throws Error: the disk is full, the
-// folder read-only; then nothing of it is left.
+// All ranks write a checkpoint of `trainer` together; rank 0 returns its path, others "".
+// Collective. `checkpoints` and `tokenizer`, which may be null, are rank 0's; others reach the same
+// folders. Throws Error on all ranks, naming the one that could not write and why (a full disk, a
+// read-only folder): then nothing of it is left.
 std::string save_run(const Rank& rank, const std::string& checkpoints, const Trainer& trainer,
                      const Tokenizer* tokenizer, RunState state);
 
-// Fills a rank's trainer of the same configuration: it goes on bitwise as the one that was saved.
-// Throws Error naming the tensor that does not fit, or is not there: another optimizer, or other
-// ranks where they have something of their own.
+// Fills a trainer of the same configuration, on any number of ranks that divide the model in any
+// way: it goes on as the one that was saved, bitwise so if ranks are as many and divide alike.
+// Collective. Throws Error on all ranks, naming the tensor that does not fit, or is not there:
+// another optimizer, or other ranks where they have something of their own.
 void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer);
+
+// Fills a trainer with the weights of a GPT-2's file, to begin a run with. Collective, and throws
+// as restore_run.
+void begin_from(const Rank& rank, const std::string& weights, Trainer& trainer);
 
 }  // namespace aisc

@@ -66,26 +66,27 @@ Place place_of(const std::string& parameter) {
   fail("GPT-2 has no parameter like " + parameter);
 }
 
-// to (columns, rows) = from (rows, columns)^T, in squares that stay in the cache.
+// to (columns, rows) = from (rows, columns)^T, in squares that stay in the cache. Both may be
+// columns of wider matrices, whose rows begin `to_width` and `from_width` elements apart.
 template <class T>
-void transpose(T* to, const T* from, std::int64_t rows, std::int64_t columns) {
+void transpose(T* to, std::int64_t to_width, const T* from, std::int64_t from_width,
+               std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kSquare = 32;
 #pragma omp parallel for
   for (std::int64_t r0 = 0; r0 < rows; r0 += kSquare)
     for (std::int64_t c0 = 0; c0 < columns; c0 += kSquare)
       for (std::int64_t r = r0; r < std::min(rows, r0 + kSquare); ++r)
         for (std::int64_t c = c0; c < std::min(columns, c0 + kSquare); ++c)
-          to[c * rows + r] = from[r * columns + c];
+          to[c * to_width + r] = from[r * from_width + c];
 }
 
-// Row `s C + h D + d` of theirs (query, key, value; each with all heads) is row (3 h + s) D + d of
-// ours. Calls move(our row, their row).
+// Rows s C + h D to s C + (h + 1) D of theirs (query, key, value; each with all heads) are rows
+// (3 h + s) D to (3 h + s + 1) D of ours. Calls move(our first row, their first row).
 template <class F>
-void for_each_qkv_row(const GptConfig& config, F move) {
+void for_each_head(const GptConfig& config, F move) {
   const std::int64_t C = config.width, D = C / config.heads;
   for (std::int64_t h = 0; h < config.heads; ++h)
-    for (std::int64_t s = 0; s < 3; ++s)
-      for (std::int64_t d = 0; d < D; ++d) move((3 * h + s) * D + d, s * C + h * D + d);
+    for (std::int64_t s = 0; s < 3; ++s) move((3 * h + s) * D, s * C + h * D);
 }
 
 enum class Direction { ToTheirs, FromTheirs };
@@ -101,20 +102,21 @@ void rearrange(T* to, const T* from, Layout layout, const Shape& ours, const Sha
     if (reading) std::fill(to + count, to + ours.count(), T{});  // padding; zero in every type
   } else if (layout == Layout::Transposed) {
     const Shape& shape = reading ? theirs : ours;
-    transpose(to, from, shape[0], shape[1]);
+    transpose(to, shape[0], from, shape[1], shape[0], shape[1]);
   } else if (layout == Layout::QkvBias) {
-    for_each_qkv_row(config, [&](std::int64_t our_row, std::int64_t their_row) {
-      to[reading ? our_row : their_row] = from[reading ? their_row : our_row];
+    const std::int64_t D = config.width / config.heads;
+    for_each_head(config, [&](std::int64_t our_row, std::int64_t their_row) {
+      const T* head = from + (reading ? their_row : our_row);
+      std::copy(head, head + D, to + (reading ? our_row : their_row));
     });
-  } else {  // theirs is (C, 3C): first as ours is, row by row, then the order of the rows
-    const std::int64_t C = config.width;
-    std::vector<T> rows(static_cast<std::size_t>(count));
-    if (reading) transpose(rows.data(), from, C, 3 * C);
-    for_each_qkv_row(config, [&](std::int64_t our_row, std::int64_t their_row) {
-      const T* row = reading ? rows.data() + their_row * C : from + our_row * C;
-      std::copy(row, row + C, reading ? to + our_row * C : rows.data() + their_row * C);
+  } else {  // theirs is (C, 3C): a head's rows of ours are columns of it
+    const std::int64_t C = config.width, D = C / config.heads;
+    for_each_head(config, [&](std::int64_t our_row, std::int64_t their_row) {
+      if (reading)
+        transpose(to + our_row * C, C, from + their_row, 3 * C, C, D);
+      else
+        transpose(to + their_row, 3 * C, from + our_row * C, C, D, C);
     });
-    if (!reading) transpose(to, rows.data(), 3 * C, C);
   }
 }
 
@@ -316,41 +318,58 @@ void from_gpt2(View ours, ConstView theirs, const std::string& parameter, const 
   convert(ours, theirs, parameter, ours.shape(), config, Direction::FromTheirs);
 }
 
+Gpt2File::Gpt2File(const Safetensors& file, const GptConfig& config)
+    : file_(file), config_(config), prefix_(prefix_of(file)) {
+  check_tensors(file_, config_, prefix_);
+}
+
+void Gpt2File::read(const std::string& parameter, View ours) const {
+  const Gpt2Tensor tensor = gpt2_tensor(parameter, config_);
+  const std::string name = prefix_ + tensor.name;
+  const std::int64_t rows = file_.at(name).shape[0];  // of positions it may have more
+  Tensor theirs(tensor.shape, ours.dtype(), ours.device());
+  file_.read_part(name, tensor.shape.with(0, rows), 0, theirs);
+  from_gpt2(ours, theirs, parameter, config_);
+}
+
 void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
                        const ParameterStore& parameters) {
-  const std::string prefix = prefix_of(file);
-  check_tensors(file, config, prefix);
+  const Gpt2File gpt2(file, config);
   CpuDevice host;
   for (const Parameter* p : parameters.parameters()) {
-    const Gpt2Tensor tensor = gpt2_tensor(p->name, config);
-    const std::int64_t rows = file.at(prefix + tensor.name).shape[0];
-    Tensor theirs(tensor.shape.with(0, rows), p->value().dtype(), host);
-    file.read(prefix + tensor.name, theirs);
     Tensor ours(p->shape, p->value().dtype(), host);
-    from_gpt2(ours, theirs.rows(0, tensor.shape[0]), p->name, config);  // of positions the first
+    gpt2.read(p->name, ours);
     p->value().device().copy(p->value(), ours);
   }
+}
+
+Gpt2Outline gpt2_outline(const GptConfig& config, const ParameterStore& parameters, DType dtype,
+                         std::int32_t end_of_text) {
+  Gpt2Outline outline{.tensors = {},
+                      .metadata = {{"format", "pt"}},
+                      .config = config_json(config, dtype, end_of_text)};
+  for (const Parameter* p : parameters.parameters()) {
+    const Gpt2Tensor tensor = gpt2_tensor(p->name, config);
+    outline.tensors.push_back({"transformer." + tensor.name, dtype, tensor.shape});
+  }
+  return outline;
 }
 
 void write_gpt2_weights(const std::string& folder, const GptConfig& config,
                         const ParameterStore& parameters, std::int32_t end_of_text) {
   const DType dtype = parameters.values().dtype();
-  std::vector<SafetensorsSpec> specs;
-  for (const Parameter* p : parameters.parameters()) {
-    const Gpt2Tensor tensor = gpt2_tensor(p->name, config);
-    specs.push_back({"transformer." + tensor.name, dtype, tensor.shape});
-  }
-  SafetensorsWriter writer(folder + "/model.safetensors", specs, {{"format", "pt"}});
+  const Gpt2Outline outline = gpt2_outline(config, parameters, dtype, end_of_text);
+  SafetensorsWriter writer(folder + "/model.safetensors", outline.tensors, outline.metadata);
   CpuDevice host;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
+  for (std::size_t i = 0; i < outline.tensors.size(); ++i) {
     const Parameter* p = parameters.parameters()[i];
-    Tensor ours(p->shape, dtype, host), theirs(specs[i].shape, dtype, host);
+    Tensor ours(p->shape, dtype, host), theirs(outline.tensors[i].shape, dtype, host);
     host.copy(ours, p->value());
     to_gpt2(theirs, ours, p->name, config);
     writer.append(theirs);
   }
   writer.commit();
-  write_file(folder + "/config.json", config_json(config, dtype, end_of_text));
+  write_file(folder + "/config.json", outline.config);
 }
 
 }  // namespace aisc

@@ -11,7 +11,9 @@
 //   ln_f.{weight,bias}            norm.{weight,bias}                as they are
 #pragma once
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
@@ -32,10 +34,34 @@ GptConfig gpt2_config(const Safetensors& file, std::int64_t heads = 0);
 void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
                        const ParameterStore& parameters);
 
+// The same of one parameter at a time, for ranks that need parts of the model.
+class Gpt2File {
+ public:
+  // Checks the file as read_gpt2_weights does, and throws as it does. It must outlive this.
+  Gpt2File(const Safetensors& file, const GptConfig& config);
+  // `ours`: host memory of the whole parameter's shape, of any floating type. Takes as much beside
+  // it, on the same device, while it reads.
+  void read(const std::string& parameter, View ours) const;
+
+ private:
+  const Safetensors& file_;
+  GptConfig config_;
+  std::string prefix_;  // of the names in the file
+};
+
 // Writes model.safetensors and config.json into `folder`, which transformers' from_pretrained
 // opens, in the parameters' type. end_of_text: the token's id, -1 for none.
 void write_gpt2_weights(const std::string& folder, const GptConfig& config,
                         const ParameterStore& parameters, std::int32_t end_of_text = -1);
+
+// What these files say beside the weights, for ranks that write them together.
+struct Gpt2Outline {
+  std::vector<SafetensorsSpec> tensors;  // of model.safetensors: one a parameter, in their order
+  std::map<std::string, std::string> metadata;
+  std::string config;  // config.json
+};
+Gpt2Outline gpt2_outline(const GptConfig& config, const ParameterStore& parameters, DType dtype,
+                         std::int32_t end_of_text = -1);
 
 // One parameter's values in Hugging Face's layout and back, for gradients and tests, too:
 // parameter names as above. Same dtype on both sides.

@@ -191,15 +191,24 @@ const SafetensorsEntry& Safetensors::at(const std::string& name) const {
 }
 
 void Safetensors::read(const std::string& name, View to) const {
+  read_part(name, to.shape(), 0, to);
+}
+
+void Safetensors::read_part(const std::string& name, const Shape& shape, std::int64_t begin,
+                            View to) const {
   const SafetensorsEntry& entry = at(name);
-  std::vector<std::int64_t> shape;
-  for (int d = 0; d < to.shape().rank(); ++d) shape.push_back(to.shape()[d]);
-  if (entry.shape != shape)
+  std::vector<std::int64_t> expected;
+  for (int d = 0; d < shape.rank(); ++d) expected.push_back(shape[d]);
+  if (entry.shape != expected)
     fail(fmt::format("{}: byte {}: \"{}\" has shape {}, expected {}", path_, entry.offset, name,
-                     in_words(entry.shape), in_words(shape)));
-  const std::uint8_t* from = bytes_.data() + entry.offset;
+                     in_words(entry.shape), in_words(expected)));
+  if (begin < 0 || to.count() > shape.count() || begin > shape.count() - to.count())
+    fail(fmt::format("{}: \"{}\": elements [{}, {}) of {}", path_, name, begin, begin + to.count(),
+                     shape.count()));
+  const std::uint8_t* from =
+      bytes_.data() + entry.offset + static_cast<std::size_t>(begin) * size_of_type(entry.dtype);
   if (entry.dtype == name_of(to.dtype())) {
-    if (entry.bytes > 0) std::memcpy(to.raw(), from, entry.bytes);
+    if (to.count() > 0) std::memcpy(to.raw(), from, to.bytes());
     return;
   }
   const auto type = std::find_if(kSizes.begin(), kSizes.begin() + 4,
@@ -218,15 +227,14 @@ bool Safetensors::equal(const std::string& a, const std::string& b) const {
                     bytes_.begin() + static_cast<std::ptrdiff_t>(y.offset));
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsSpec> specs,
-                                     const std::map<std::string, std::string>& metadata)
-    : path_(path), specs_(std::move(specs)), file_(path) {
+std::string safetensors_header(const std::string& path, const std::vector<SafetensorsSpec>& specs,
+                               const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::size_t begin = 0;
-  for (const SafetensorsSpec& spec : specs_) {
+  for (const SafetensorsSpec& spec : specs) {
     if (header.contains(spec.name))
-      fail(fmt::format("{}: two tensors of the name \"{}\"", path_, spec.name));
+      fail(fmt::format("{}: two tensors of the name \"{}\"", path, spec.name));
     const auto count = static_cast<std::size_t>(spec.shape.count());
     const std::size_t end = begin + count * size_of(spec.dtype);
     nlohmann::ordered_json shape = nlohmann::ordered_json::array();
@@ -238,8 +246,16 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Safete
   std::string text = header.empty() ? "{}" : header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data begins at a multiple of 8
   const std::uint64_t length = text.size();
-  file_.write(&length, sizeof length);
-  file_.write(text.data(), text.size());
+  std::string bytes(kLengthBytes, '\0');
+  std::memcpy(bytes.data(), &length, kLengthBytes);
+  return bytes + text;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsSpec> specs,
+                                     const std::map<std::string, std::string>& metadata)
+    : path_(path), specs_(std::move(specs)), file_(path) {
+  const std::string header = safetensors_header(path_, specs_, metadata);
+  file_.write(header.data(), header.size());
 }
 
 void SafetensorsWriter::append(ConstView value) {

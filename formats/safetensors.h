@@ -44,6 +44,10 @@ class Safetensors {
   // Copies a tensor into `to`, host memory of the same shape. Floating types are converted (an F16
   // file into an F32 model), others must be equal. Throws Error naming both shapes or types.
   void read(const std::string& name, View to) const;
+  // Elements begin .. begin + to.count() of a tensor of this shape, in the file's order, likewise;
+  // of the file no others are touched. Throws Error naming the range that is not in the tensor,
+  // too.
+  void read_part(const std::string& name, const Shape& shape, std::int64_t begin, View to) const;
   bool equal(const std::string& a, const std::string& b) const;  // same type, shape and bytes
 
  private:
@@ -62,6 +66,11 @@ struct SafetensorsSpec {
   DType dtype;
   Shape shape;
 };
+
+// The bytes of a file before its data, which is these tensors' in their order. `path` is for
+// errors. Throws Error: two tensors of one name.
+std::string safetensors_header(const std::string& path, const std::vector<SafetensorsSpec>& specs,
+                               const std::map<std::string, std::string>& metadata = {});
 
 // Writes a file tensor by tensor, so that no second copy of a model is needed. Appears under its
 // name with commit(), whole, or not at all.

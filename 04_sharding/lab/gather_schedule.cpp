@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub 8f346058220f).
+// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub 8c24caa01da4).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/gather_schedule.h"
 
@@ -75,7 +75,8 @@ UnitList whole_units(const std::vector<UnitList>& reads, std::size_t turn, const
   // LAB 04.4: prefetch
   // elements(whole, counts) is what is there already. next_units(...) are the candidates that are
   // on their way: the first that does not fit ends the list, since the units behind it are used
-  // later. Then come those of `before` that stay: is_used_after(...), and distance(...) is at
+  // later. Then come those of `before` that stay: is_used_after(...), and distance(...) is
+  // at most options.reuse. None is there twice.
   throw NotImplemented("lab 04.4: prefetch", __FILE__, __LINE__);
   // END LAB 04.4
 }

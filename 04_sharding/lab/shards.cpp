@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/shards.cpp (stub 6ba99fd8e162).
+// Yours to write; from 04_sharding/solution/shards.cpp (stub 75c200c2afd2).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/shards.h"
 
@@ -20,7 +20,10 @@ std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatL
     const std::vector<FlatRange>& places = layout.units()[u].parameters;
     const FlatRange shard = layout.shard(u, rank), own = own_range(layout, u, ranks);
     // LAB 04.1: what lies in a shard
-    // units[u].parameters[i] takes places[i] of the flat buffer of all units, and your shard
+    // units[u].parameters[i] takes places[i] of the flat buffer of all units, your shard takes
+    // `shard` of it. The piece that both have in common, if there is one, is yours. Which element
+    // of the parameter is its first, and which of your own buffer, where the shard begins at
+    // own.begin?
     throw NotImplemented("lab 04.1: what lies in a shard", __FILE__, __LINE__);
     // END LAB 04.1
   }

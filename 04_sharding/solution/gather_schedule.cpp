@@ -73,8 +73,8 @@ UnitList whole_units(const std::vector<UnitList>& reads, std::size_t turn, const
   // LAB 04.4: prefetch
   // > elements(whole, counts) is what is there already. next_units(...) are the candidates that are
   // > on their way: the first that does not fit ends the list, since the units behind it are used
-  // > later. Then come those of `before` that stay: is_used_after(...), and distance(...) is at
-  // most > options.reuse. None is there twice.
+  // > later. Then come those of `before` that stay: is_used_after(...), and distance(...) is
+  // > at most options.reuse. None is there twice.
   const auto fits = [&](std::size_t unit) {
     return counts[unit] <= options.live - elements(whole, counts);
   };

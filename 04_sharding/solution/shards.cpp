@@ -16,10 +16,10 @@ std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatL
     const std::vector<FlatRange>& places = layout.units()[u].parameters;
     const FlatRange shard = layout.shard(u, rank), own = own_range(layout, u, ranks);
     // LAB 04.1: what lies in a shard
-    // > units[u].parameters[i] takes places[i] of the flat buffer of all units, and your shard
-    // takes > `shard` of it. The piece that both have in common, if there is one, is yours. Its
-    // first > element is which one of the parameter, and which one of your own buffer, where the
-    // shard > begins at own.begin?
+    // > units[u].parameters[i] takes places[i] of the flat buffer of all units, your shard takes
+    // > `shard` of it. The piece that both have in common, if there is one, is yours. Which element
+    // > of the parameter is its first, and which of your own buffer, where the shard begins at
+    // > own.begin?
     for (std::size_t i = 0; i < places.size(); ++i) {
       const std::int64_t begin = std::max(shard.begin, places[i].begin);
       const std::int64_t end = std::min(shard.end, places[i].end);

@@ -6,20 +6,52 @@
 #include "03_data_parallel/layered.h"
 #include "03_data_parallel/local_steps.h"
 #include "03_data_parallel/onebit_adam.h"
+#include "04_sharding/adafactor.h"
+#include "04_sharding/sharded_units.h"
 
 namespace aisc {
+namespace {
+
+ShardOptions shards_of(const Options::Sharding& s) {
+  return {.stage = s.zero,
+          .gather = {.prefetch = s.prefetch,
+                     .live = s.live > 0 ? s.live : GatherOptions::kAll,
+                     .reuse = s.reuse,
+                     .persist = s.persist}};
+}
+
+// Its steps are the schedule's, relative to each parameter's size.
+enum class Optimizes { WholeModel, Shards };
+auto adafactor(Optimizes what) {
+  const auto slices_are =
+      what == Optimizes::Shards ? Adafactor::Slices::Divided : Adafactor::Slices::OfAll;
+  return [slices_are](const Rank& rank, ParameterStore& store, std::vector<OptimizerSlice> slices,
+                      const TrainConfig& config) {
+    const std::vector<const Parameter*> all(store.parameters().begin(), store.parameters().end());
+    return std::make_unique<Adafactor>(rank, all, std::move(slices),
+                                       Adafactor::Options{.weight_decay = config.weight_decay,
+                                                          .step = Adafactor::Step::Scheduled,
+                                                          .slices = slices_are});
+  };
+}
+
+}  // namespace
 
 StepParts step_of(const Options& options) {
   const Options::DataParallel& d = options.data_parallel;
   const BucketOptions buckets{.bytes = std::llround(d.bucket_mb * (1 << 20)), .overlap = d.overlap};
   StepParts parts;
-  if (d.onebit_adam)
+  if (options.sharding.zero > 0)
+    parts = sharded(shards_of(options.sharding));
+  else if (options.onebit_adam())
     parts = onebit_adam(d.onebit_warmup, buckets);
   else if (d.average_every > 0)
     parts = local_steps(d.average_every, options.train.batch);
   else if (options.ranks > 1)
     parts.reducer = bucketed(buckets);
   if (d.layered) parts.loop = layered;
+  if (options.adafactor())
+    parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;
 }
 

@@ -72,9 +72,7 @@ class ReplicasCommunicator final : public Communicator {
 
  private:
   Work do_plan(Collective c, Plan plan) override {
-    const bool is_sum = c.call.op == CommOp::AllReduce && c.call.reduce != ReduceOp::Product &&
-                        is_floating(c.call.dtype);
-    if (!is_sum && c.call.op != CommOp::Barrier) refuse(c.call);
+    if (!is_followed(c)) refuse(c.call);
     Replicas& all = *replicas_;
     const double now = all.clock.now();
     for (std::size_t r = 0; r < all.ahead.size(); ++r)
@@ -90,6 +88,21 @@ class ReplicasCommunicator final : public Communicator {
       scratch = Tensor({plan.scratch_count}, c.call.dtype, data.device(), Purpose::Communication);
     return Work(
         std::make_unique<ReplicasCall>(replicas_, name(), std::move(c), std::move(scratch), begin));
+  }
+
+  static bool is_followed(const Collective& c) {
+    const bool sums = c.call.reduce != ReduceOp::Product && is_floating(c.call.dtype);
+    switch (c.call.op) {
+      case CommOp::Barrier:
+        return true;
+      case CommOp::AllReduce:
+        return sums;
+      case CommOp::AllGather:
+      case CommOp::ReduceScatter:  // of numbers the others' would be needed
+        return sums && c.out.view().device().kind() == DeviceKind::Meta;
+      default:
+        return false;
+    }
   }
 
   void multiply(const View& sum) const {
@@ -108,7 +121,9 @@ class ReplicasCommunicator final : public Communicator {
 
   [[noreturn]] void refuse(const Call& call) const {
     fail(where(call.op) + "one rank runs in place of " + std::to_string(size()) +
-         ", which may only add up what each has, and wait for each other");
+         ", which may only add up what each has, gather shards that hold no numbers, and wait for "
+         "each "
+         "other");
   }
 
   const Network& network_;

@@ -63,7 +63,7 @@ Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks) {
   return forward_layers(model, tokens.share(), nothing, {.training = false}, hooks);
 }
 
-Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache) {
+Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache, Hooks hooks) {
   const std::int64_t T = tokens.shape()[-1], first = cache.length();
   if (T < 1) fail("forward_cached: there are no tokens, expected 1 or more");
   if (first + T > cache.capacity())
@@ -72,9 +72,12 @@ Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& c
   const Pass pass{.training = false, .tokens = {.first = first}, .cache = &cache};
   Saved nothing = Saved::nothing();
   Tensor x = tokens.share();
-  for (const auto& layer : model.layers) {
-    if (layer == model.layers.back()) x = last_position(std::move(x));
-    x = layer->forward(std::move(x), nothing, pass);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    if (i + 1 == model.layers.size()) x = last_position(std::move(x));
+    for (LayerHook* hook : hooks) hook->before_forward(i, pass);
+    x = model.layers[i]->forward(std::move(x), nothing, pass);
+    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
+      (*hook)->after_forward(i, pass, nothing);
   }
   cache.advance(T);
   const Shape logits{x.shape()[0], x.shape()[2]};

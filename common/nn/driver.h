@@ -29,7 +29,8 @@ Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks = {});
 // others are not asked for, and the head, the last layer, is the largest product. Throws Error for
 // no tokens, for more than the model's context or the cache have room for, and for another model's
 // cache.
-Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache);
+Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache,
+                      Hooks hooks = {});
 
 // The sum of the losses, without gradients.
 double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks = {});

@@ -105,9 +105,10 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
   // remade and the gradients of a block's output and of its hidden layer. And what lies between two
   // layers, of all other micro-batches.
   const double others = std::max(V + 3 * C, recompute.remade_per_token(model) + 5 * C);
-  return {.model = parameters *
-                   (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
-                    extra_state * static_cast<double>(size_of(statistics))),
+  const double all =
+      parameters * (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
+                    extra_state * static_cast<double>(size_of(statistics)));
+  return {.model = model_bytes > 0 ? model_bytes : all,
           .activations =
               (kept * recompute.kept_per_token(model) + samples * others + (kept - samples) * C) *
               T * static_cast<double>(size_of(model.dtype))};
@@ -198,16 +199,29 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const 
 
 double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
+  const std::int64_t missing = missing_passes(windows.size());
   double sums[] = {0, 0};  // losses, tokens
   for (const Batch& batch : windows) {
     sums[0] += aisc::evaluate(model_, batch.tokens, batch.targets, hooks_);
     sums[1] += static_cast<double>(batch.tokens.count());
   }
+  const Tensor token = Tensor::zeros({1, 1}, DType::I32, rank_.device);
+  for (std::int64_t i = 0; i < missing; ++i) aisc::evaluate(model_, token, token, hooks_);
   CpuDevice host;
   const View both(sums, {2}, DType::F64, host);
   rank_.world.all_reduce(both).wait();  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
   return sums[0] / sums[1];
+}
+
+// Where passes are taken together: how many a rank with fewer than others takes that count nothing.
+std::int64_t Trainer::missing_passes(std::size_t own) const {
+  if (!reducer_->joins_forward()) return 0;
+  auto most = static_cast<std::int64_t>(own);
+  CpuDevice host;
+  const View largest(&most, {1}, DType::I64, host);
+  rank_.world.all_reduce(largest, ReduceOp::Max).wait();  // comm: 8 bytes
+  return most - static_cast<std::int64_t>(own);
 }
 
 double Trainer::flops_per_step() const {

@@ -23,6 +23,9 @@ struct TrainConfig {
   // Whether the loop (StepParts) has activations of all of them at once: for needed_bytes.
   bool keeps_all_micro_batches = false;
   double extra_state = 0;  // likewise: numbers of the optimizer's a parameter, beside AdamW's
+  // Likewise: bytes of weights, gradients and optimizer on a rank at the worst moment of a step,
+  // where ranks divide them or the optimizer is another; 0: AdamW over all of them.
+  double model_bytes = 0;
   std::int64_t steps = 1000;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   std::int64_t warmup_steps = 100;
@@ -97,6 +100,7 @@ class Trainer {
 
  private:
   MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
+  std::int64_t missing_passes(std::size_t own) const;
 
   Rank rank_;
   TrainConfig config_;

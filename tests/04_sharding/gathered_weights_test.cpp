@@ -184,7 +184,7 @@ TEST(GatherUseFree, EvaluationHasItsOwnSchedule) {
 // The weights of the step before are no weights: what is gathered after an update is new.
 TEST(GatherUseFree, AfterAnUpdateWeightsAreNew) {
   launch(late(2), [](const Rank& rank) {
-    Weights w(rank, kAhead, 64);
+    Weights w(rank, kAhead, 128);  // units of 128, 128 and 256 elements
     w.gathered.turn_to(0, {});
     w.gathered.release();
     w.fill(0.5);

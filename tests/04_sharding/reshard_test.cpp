@@ -151,10 +151,10 @@ TEST(ReshardMoves, FromTwoRanksToThreeByHand) {
   const Counts counts{{300}, {70}};
   expect_moves("units of 300 and 70, 2 -> 3 ranks",
                reshard_moves(layout_of(counts, 2), 2, layout_of(counts, 3), 3),
-               {{0, 0, 0, 0, 128},    // 0..127 stay
-                {0, 128, 1, 0, 64},   // 128..191: the end of rank 0's shard
-                {1, 0, 1, 64, 64},    // 192..255
-                {1, 64, 2, 0, 44},    // 256..299; padding stays behind
+               {{0, 0, 0, 0, 128},     // 0..127 stay
+                {0, 128, 1, 0, 64},    // 128..191: the end of rank 0's shard
+                {1, 0, 1, 64, 64},     // 192..255
+                {1, 64, 2, 0, 44},     // 256..299; padding stays behind
                 {0, 192, 0, 128, 64},  // the second unit begins behind the first one's shard
                 {1, 192, 1, 128, 6}});
 }
@@ -192,9 +192,7 @@ TEST(ReshardMoves, OfSizesAtTheEdges) {
   }
 }
 
-TEST(ReshardMoves, OfUnitsWithoutElements) {
-  expect_moves_of({{}, {0}, {200, 0, 3}}, 2, 3);
-}
+TEST(ReshardMoves, OfUnitsWithoutElements) { expect_moves_of({{}, {0}, {200, 0, 3}}, 2, 3); }
 
 TEST(ReshardMoves, StayWhereTheNumberOfRanksDoes) {
   const FlatLayout layout = layout_of(drawn_counts("same"), 3);
@@ -209,7 +207,8 @@ TEST(ReshardGiven, LayoutsOfOtherUnitsAreErrors) {
   const FlatLayout two = layout_of({{100}, {70, 3}}, 2);
   EXPECT_TRUE(error_says(moves(two, layout_of({{100}, {70, 3}}, 3, "layer")),
                          {"unit 0 is unit0 before and layer0 after"}));
-  EXPECT_TRUE(error_says(moves(two, layout_of({{100}}, 3)), {"unit1 is only in the layout before"}));
+  EXPECT_TRUE(
+      error_says(moves(two, layout_of({{100}}, 3)), {"unit1 is only in the layout before"}));
   EXPECT_TRUE(error_says(moves(two, layout_of({{100}, {70, 3}, {1}}, 3)),
                          {"unit2 is only in the layout after"}));
   EXPECT_TRUE(error_says(moves(two, layout_of({{100}, {73}}, 3)),
@@ -227,7 +226,7 @@ TEST(ReshardGiven, LayoutsForOtherRanksAreErrors) {
   EXPECT_TRUE(error_says([&] { reshard_moves(two, 2, three, 0); }, {"3 ranks, 0 were said"}));
 }
 
-// The bits of an element: its number and a poison that no number is.
+// The bits of an element are its number; those of padding are of no element.
 template <class Bits>
 constexpr Bits kPoison = static_cast<Bits>(-1);
 
@@ -258,15 +257,19 @@ Tensor tensor_of(const std::vector<Bits>& bits, DType dtype, Device& device) {
 }
 
 template <class Bits>
+std::string text_of(Bits bits) {
+  return bits == kPoison<Bits> ? "what was there before"
+                               : std::string("element ").append(std::to_string(bits));
+}
+
+template <class Bits>
 void expect_bits(const std::string& where, const Tensor& found, const std::vector<Bits>& expected) {
   std::vector<Bits> bits(at(found.count()));
   if (!bits.empty()) std::memcpy(bits.data(), found.view().raw(), found.bytes());
   ASSERT_EQ(bits.size(), expected.size()) << where;
   for (std::size_t i = 0; i < bits.size(); ++i)
-    ASSERT_EQ(bits[i], expected[i])
-        << where << ", offset " << i << ": found is the element with this number"
-        << (bits[i] == kPoison<Bits> ? ", or rather poison: nothing came here." : ".")
-        << (expected[i] == kPoison<Bits> ? " Padding was expected to stay as it was." : "");
+    ASSERT_EQ(bits[i], expected[i]) << where << ": at offset " << i << " is " << text_of(bits[i])
+                                    << ", expected " << text_of(expected[i]);
 }
 
 template <class Bits>
@@ -321,8 +324,7 @@ TEST(Reshard, SendsNothingWhereTheNumberOfRanksStays) {
   const std::vector<Move> moves = reshard_moves(layout, 3, layout, 3);
   launch(late(3), [&](const Rank& rank) {
     const auto bits = numbered<std::uint32_t>(layout, 3, rank.world.rank());
-    const Tensor to =
-        tensor_of(poisoned<std::uint32_t>(std::ssize(bits)), DType::F32, rank.device);
+    const Tensor to = tensor_of(poisoned<std::uint32_t>(std::ssize(bits)), DType::F32, rank.device);
     reshard(rank.world, moves, tensor_of(bits, DType::F32, rank.device), to);
     expect_bits("rank " + std::to_string(rank.world.rank()), to, bits);
     EXPECT_EQ(rank.world.stats()[CommOp::Exchange].calls, 0);
@@ -333,14 +335,15 @@ TEST(Reshard, SendsNothingWhereTheNumberOfRanksStays) {
 TEST(ReshardGiven, CarriesOutMovesByHand) {
   launch(late(2), [](const Rank& rank) {
     const bool first = rank.world.rank() == 0;
-    const std::vector<Move> moves{{0, 2, 1, 0, 1}, {0, 0, 0, 1, 1}, {1, 0, 0, 0, 1}, {0, 1, 1, 2, 1}};
+    const std::vector<Move> moves{
+        {0, 2, 1, 0, 1}, {0, 0, 0, 1, 1}, {1, 0, 0, 0, 1}, {0, 1, 1, 2, 1}};
     const Tensor before =
         from_doubles(first ? std::vector<double>{10, 11, 12} : std::vector<double>{20, 21, 22}, {3},
                      DType::F32, rank.device);
     const Tensor after = from_doubles({1, 1, 1}, {3}, DType::F32, rank.device);
     reshard(rank.world, moves, before, after);
-    EXPECT_EQ(to_doubles(after), first ? (std::vector<double>{20, 10, 1})
-                                       : (std::vector<double>{12, 1, 11}));
+    EXPECT_EQ(to_doubles(after),
+              first ? (std::vector<double>{20, 10, 1}) : (std::vector<double>{12, 1, 11}));
     EXPECT_EQ(rank.world.stats().sent().wire_bytes, first ? 8 : 4);
     EXPECT_EQ(rank.world.stats()[CommOp::Exchange].calls, 1);
   });
@@ -358,7 +361,7 @@ TEST(ReshardGiven, BuffersThatDoNotFitAreErrors) {
     EXPECT_TRUE(error_says([&] { reshard(rank.world, moves, ConstView(), four); },
                            {"elements 0 to 4 of the buffer before, which has 0"}));
     EXPECT_TRUE(error_says([&] { reshard(rank.world, moves, four, other); },
-                           {"rank 0", "f32 before and bf16 after"}));
+                           {"rank 0", "F32 before and BF16 after"}));
   });
 }
 

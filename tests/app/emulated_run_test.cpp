@@ -120,6 +120,30 @@ TEST(Replicas, WaitForTheEarliest) {
   });
 }
 
+// Seconds and bytes of a gather and a scatter on rank 0.
+std::pair<double, std::int64_t> gathered_and_scattered(Communicator& world, const Rank& rank) {
+  const Tensor all({1 << 12}, DType::F32, rank.device), part({1 << 10}, DType::F32, rank.device);
+  Work gather = world.all_gather(part, all);
+  gather.wait();
+  world.reduce_scatter(all, part).wait();
+  return {rank.clock.now(), world.stats().sent().wire_bytes};
+}
+
+TEST(Replicas, GatherAndScatterWithoutNumbersAsTheyAllWould) {
+  const Machine machine = find_machine("dgx-a100");
+  const Network network = machine.network(4);
+  std::pair<double, std::int64_t> all, one;
+  launch(on_machine(machine, 4, {.meta = true}), [&](Rank rank) {
+    const auto found = gathered_and_scattered(rank.world, rank);
+    if (rank.world.rank() == 0) all = found;
+  });
+  launch(on_machine(machine, 1, {.meta = true}),
+         [&](Rank rank) { one = gathered_and_scattered(*make_replicas(4, network, rank), rank); });
+  EXPECT_GT(all.second, 0);
+  EXPECT_EQ(one.second, all.second);
+  EXPECT_DOUBLE_EQ(one.first, all.first);
+}
+
 TEST(Replicas, RefuseWhatDependsOnTheOthers) {
   const Machine machine = find_machine("dgx-a100");
   const Network network = machine.network(4);
@@ -140,6 +164,15 @@ TEST(Replicas, RefuseWhatDependsOnTheOthers) {
     std::int64_t count = 1;
     const View counts(&count, {1}, DType::I64, host);
     EXPECT_TRUE(error_says([&] { world->all_reduce(counts).wait(); }, {"in place of 4"}));
+    double part[] = {1};
+    double four[] = {1, 2, 3, 4};
+    EXPECT_TRUE(error_says(
+        [&] {
+          world
+              ->reduce_scatter(View(four, {4}, DType::F64, host), View(part, {1}, DType::F64, host))
+              .wait();
+        },
+        {"in place of 4", "hold no numbers"}));
     EXPECT_TRUE(error_says([&] { make_replicas(5000, network, rank); }, {"5000", "at most 4096"}));
   });
 }

@@ -1,0 +1,132 @@
+// Sharded training on machines that are not there: without numbers the same bytes, messages and
+// seconds as with them.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+
+#include "03_data_parallel/layered.h"
+#include "04_sharding/sharded_units.h"
+#include "common/model/emulated_device.h"
+#include "common/model/replicas.h"
+#include "common/train/trainer.h"
+#include "tests/nn/gpt_fixture.h"
+#include "tests/support/run_layout.h"
+
+namespace aisc {
+namespace {
+
+struct Case {
+  ShardOptions options;
+  DType dtype = DType::F64;
+  std::int64_t micro_batches = 1;
+  const char* recompute = "none";
+  MicroBatchLoop loop = {};  // one after another
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << "stage " << c.options.stage << ", " << name_of(c.dtype) << ", " << c.micro_batches
+       << " micro-batches, recompute " << c.recompute << ", bucket " << c.options.bucket;
+}
+const Case kCases[] = {
+    {.options = {.stage = 1}},
+    {.options = {.stage = 1, .bucket = 240}, .dtype = DType::BF16, .micro_batches = 2},
+    {.options = {.stage = 2}, .micro_batches = 2},
+    {.options = {.stage = 2, .bucket = 240}, .dtype = DType::BF16, .recompute = "block"},
+    {.options = {.stage = 3}},
+    {.options = {.stage = 3, .gather = {.prefetch = 0}}, .micro_batches = 2, .recompute = "block"},
+    {.options = {.stage = 3, .gather = {.prefetch = 2, .live = 6000}},
+     .dtype = DType::BF16,
+     .micro_batches = 2,
+     .loop = layered},
+    {.options = {.stage = 3, .gather = {.reuse = GatherOptions::kAll}}, .dtype = DType::F32},
+    {.options = {.stage = 3, .gather = {.persist = 600}, .bucket = 240}, .micro_batches = 2}};
+
+TrainConfig config_of(const Case& c) {
+  TrainConfig config;
+  config.model = odd_config(c.dtype, 0.1);
+  config.gradient_dtype = c.dtype;
+  config.recompute = Recompute::parse(c.recompute);
+  config.batch = 12;
+  config.micro_batches = c.micro_batches;
+  config.clip = 0.05;
+  return config;
+}
+
+// What a rank's books say after a run.
+struct Books {
+  Ledger ledger;
+  CommStats stats;
+  double seconds = 0;
+  std::map<std::string, double> seconds_by_part;
+};
+
+// Three steps and an evaluation.
+Books books_of(const Rank& rank, const Case& c) {
+  const std::vector<std::uint8_t> text = some_text();
+  const TrainConfig config = config_of(c);
+  StepParts parts = sharded(c.options);
+  parts.loop = c.loop;
+  Trainer trainer(rank, config, parts);
+  const BatchSampler data(text, config.model.context, config.seed);
+  for (int i = 0; i < 3; ++i) trainer.step(data);
+  std::vector<Batch> windows;
+  windows.push_back(even_windows(text, config.model.context, 2, rank.device));
+  trainer.evaluate(windows);
+  return {rank.device.ledger(), rank.world.stats(), rank.clock.now(), rank.trace.seconds_by_part()};
+}
+
+std::vector<Books> books_of(const LaunchOptions& options, const Case& c) {
+  std::vector<Books> books(static_cast<std::size_t>(options.ranks));
+  launch(options, [&](const Rank& rank) {
+    books[static_cast<std::size_t>(rank.world.rank())] = books_of(rank, c);
+  });
+  return books;
+}
+
+void expect_same(const Usage& a, const Usage& b, const char* what) {
+  EXPECT_EQ(a.live_bytes, b.live_bytes) << what;
+  EXPECT_EQ(a.peak_bytes, b.peak_bytes) << what;
+}
+
+void expect_same_memory(const Ledger& a, const Ledger& b) {
+  for (int p = 0; p < kPurposeCount; ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    expect_same(a[purpose], b[purpose], name_of(purpose));
+  }
+  expect_same(a.total, b.total, "total");
+  EXPECT_EQ(a.allocations, b.allocations);
+}
+
+void expect_same_messages(const CommStats& a, const CommStats& b) {
+  for (int op = 0; op < kCommOpCount; ++op) {
+    const auto which = static_cast<CommOp>(op);
+    EXPECT_EQ(a[which].calls, b[which].calls) << name_of(which);
+    EXPECT_EQ(a[which].payload_bytes, b[which].payload_bytes) << name_of(which);
+  }
+  EXPECT_EQ(a.sent().messages, b.sent().messages);
+  EXPECT_EQ(a.sent().wire_bytes, b.sent().wire_bytes);
+  EXPECT_EQ(a.steps, b.steps);
+}
+
+class ShardedBooks : public ::testing::TestWithParam<std::tuple<int, Case>> {};
+INSTANTIATE_TEST_SUITE_P(RanksAndCases, ShardedBooks,
+                         ::testing::Combine(::testing::Values(1, 2, 3),
+                                            ::testing::ValuesIn(kCases)));
+
+TEST_P(ShardedBooks, AreTheSameWithoutNumbers) {
+  const auto& [ranks, c] = GetParam();
+  const Machine machine = find_machine("dgx-a100");
+  const std::vector<Books> with = books_of(on_machine(machine, ranks), c);
+  const std::vector<Books> without = books_of(on_machine(machine, ranks, {.meta = true}), c);
+  for (std::size_t r = 0; r < with.size(); ++r) {
+    SCOPED_TRACE("rank " + std::to_string(r));
+    EXPECT_GT(with[r].seconds, 0);
+    EXPECT_EQ(with[r].seconds, without[r].seconds);
+    EXPECT_EQ(with[r].seconds_by_part, without[r].seconds_by_part);
+    expect_same_memory(with[r].ledger, without[r].ledger);
+    expect_same_messages(with[r].stats, without[r].stats);
+  }
+}
+
+}  // namespace
+}  // namespace aisc
