@@ -19,7 +19,8 @@ class ScatteredGradients {
     // and scattered once a step.
     bool frees = true;
     // Elements that are sent at a time, over all ranks: the memory for them does not depend on the
-    // model (ZeRO's C_B, section 6.2). 0: units as they are, which saves a copy.
+    // model (ZeRO's C_B, section 6.2). 0: units as they are, which saves a copy, and of which one
+    // is under way while backward goes on; buckets are waited for one by one.
     std::int64_t bucket = 0;
   };
   // Throws Error for a bucket that is not a multiple of the ranks or is below 0.

@@ -28,7 +28,8 @@ struct ShardOptions {
 //   stage 2   (m + 1) Psi  gradients scattered in each micro-batch
 //   stage 3   3 m Psi      weights gathered for forward and again for backward, gradients
 //   scattered;
-//                          less where units stay (GatherOptions)
+//                          less where units stay (GatherOptions); a tied table once more, for the
+//                          head
 class ShardedUnits final : public Reducer {
  public:
   // A store padded for rank.world, without memory for gradients from stage 2 on and for values in

@@ -75,6 +75,7 @@ void ShardedUnits::before_backward(std::size_t layer, const Pass& pass, Saved& /
     fail(fmt::format(
         "sharding: stage {} frees gradients behind a layer: weight gradients cannot be deferred",
         options_.stage));
+  if (layer + 1 == layers_.size()) gradients_.finish();  // of the micro-batch before: its memory
   if (weights_) weights_->turn_to(layer, {.backward = true});
   for (const std::size_t unit : layers_[layer].reads) gradients_.bind(unit);
 }

@@ -91,15 +91,15 @@ class ReplicasCommunicator final : public Communicator {
   }
 
   static bool is_followed(const Collective& c) {
-    const bool sums = c.call.reduce != ReduceOp::Product && is_floating(c.call.dtype);
+    const ReduceOp op = c.call.reduce;
     switch (c.call.op) {
       case CommOp::Barrier:
         return true;
-      case CommOp::AllReduce:
-        return sums;
+      case CommOp::AllReduce:  // sums of integers are counts, of ranks that need not be alike
+        return op == ReduceOp::Sum ? is_floating(c.call.dtype) : op != ReduceOp::Product;
       case CommOp::AllGather:
       case CommOp::ReduceScatter:  // of numbers the others' would be needed
-        return sums && c.out.view().device().kind() == DeviceKind::Meta;
+        return c.out.view().device().kind() == DeviceKind::Meta;
       default:
         return false;
     }

@@ -44,6 +44,7 @@ inline std::int64_t most_bound(std::span<const LayerUnits> layers,
   std::set<std::size_t> bound;
   std::int64_t elements = 0, sending = 0, most = 0;
   for (const std::size_t layer : backward_visits(layers.size(), of)) {
+    if (layer + 1 == layers.size()) sending = 0;
     for (const std::size_t unit : layers[layer].reads)
       if (bound.insert(unit).second) elements += counts[unit];
     most = std::max(most, elements + sending);

@@ -8,7 +8,6 @@
 #include "03_data_parallel/layered.h"
 #include "04_sharding/sharded_units.h"
 #include "common/model/emulated_device.h"
-#include "common/model/replicas.h"
 #include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/run_layout.h"
