@@ -183,17 +183,17 @@ TEST(GatherUseFree, EvaluationHasItsOwnSchedule) {
 
 // The weights of the step before are no weights: what is gathered after an update is new.
 TEST(GatherUseFree, AfterAnUpdateWeightsAreNew) {
-  launch(late(2), [](const Rank& rank) {
-    Weights w(rank, kAhead, 128);  // units of 128, 128 and 256 elements
-    w.gathered.turn_to(0, {});
-    w.gathered.release();
-    w.fill(0.5);
-    w.gathered.take_shards();
-    for (std::size_t layer = 0; layer < 3; ++layer) {
-      w.gathered.turn_to(layer, {});
-      w.expect_weights(layer, 0.5);
-    }
-  });
+  for (const std::int64_t persist : {0, 128})  // none persists; units 0 and 1 do
+    launch(late(2), [&](const Rank& rank) {
+      Weights w(rank, kAhead, persist);
+      w.gathered.turn_to(0, {});
+      w.fill(0.5);
+      w.gathered.take_shards();
+      for (std::size_t layer = 0; layer < 3; ++layer) {
+        w.gathered.turn_to(layer, {});
+        w.expect_weights(layer, 0.5);
+      }
+    });
 }
 
 TEST(GatheredWeightsGiven, LeaveNothingBehind) {
