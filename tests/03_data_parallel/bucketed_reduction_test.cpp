@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "common/comm/launch.h"
-#include "tests/support/toy_model.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/numbers.h"
+#include "tests/support/toy_model.h"
 
 namespace aisc {
 namespace {

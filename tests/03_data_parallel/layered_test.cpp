@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "common/comm/launch.h"
-#include "tests/support/toy_model.h"
 #include "tests/support/numbers.h"
+#include "tests/support/toy_model.h"
 
 namespace aisc {
 namespace {

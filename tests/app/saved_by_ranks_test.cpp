@@ -207,6 +207,7 @@ TEST_P(RanksThatDivide, NeverHoldMoreThanTwoParameters) {
 class Elsewhere final : public Device {
  public:
   Elsewhere() : Device(0) {}
+  ~Elsewhere() override { trim(); }
   const char* name() const override { return "elsewhere"; }
 
  private:

@@ -7,8 +7,8 @@
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
 #include "common/comm/simulate.h"
-#include "tests/support/toy_model.h"
 #include "tests/support/exact_network.h"
+#include "tests/support/toy_model.h"
 
 namespace aisc {
 namespace {
