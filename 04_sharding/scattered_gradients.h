@@ -8,6 +8,7 @@
 #include "common/comm/rank.h"
 #include "common/core/work.h"
 #include "common/nn/parameter_store.h"
+#include "common/ops/ops.h"
 
 namespace aisc {
 
@@ -32,7 +33,7 @@ class ScatteredGradients {
   // (frees) or of all. It is waited for by the next call, or by finish(): one is under way at a
   // time, while backward of the layer below computes. Collective.
   void scatter(std::size_t unit);
-  void finish();
+  void finish();  // waits for what is under way
 
   // This rank's shard of a unit's sums, (its count / ranks), which are there after finish(); where
   // gradients are freed also those of all units, one after the other.
@@ -42,13 +43,12 @@ class ScatteredGradients {
  private:
   // A sum that is under way.
   struct Sending {
-    Work work;
     Tensor in, out;  // what is sent, and what arrives, where these are no other's memory
     View adds_to;    // where `out` is added; empty: it arrived in its place
+    Work work;       // uses the memory above
   };
-  void reduce(ConstView whole, View to, bool adds);
-  void reduce_in_buckets(ConstView whole, View to, bool adds);
-  void collect();  // waits for what is under way
+  void reduce(ConstView whole, View to, ops::Into into);
+  void reduce_in_buckets(ConstView whole, View to, ops::Into into);
 
   const Rank rank_;
   ParameterStore& store_;

@@ -39,7 +39,7 @@ GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenize
 }
 
 // The rank's validation windows in parts of a micro-batch, so that evaluating takes no more memory
-// than training.
+// than training. They are there in every step, and no activations of it: workspace.
 std::vector<Batch> validation_batches(const Rank& rank, const Options& options, TokenView tokens) {
   Device& device = rank.device;
   const Batch all = even_windows(tokens, options.train.model.context, options.eval_windows, device);
@@ -50,7 +50,7 @@ std::vector<Batch> validation_batches(const Rank& rank, const Options& options, 
   for (std::int64_t begin = mine.begin; begin < mine.end; begin += part) {
     const std::int64_t end = std::min(begin + part, mine.end);
     const auto copy = [&](const Tensor& x) {
-      Tensor rows(x.shape().with(0, end - begin), x.dtype(), device);
+      Tensor rows(x.shape().with(0, end - begin), x.dtype(), device, Purpose::Workspace);
       device.copy(rows, x.rows(begin, end));
       return rows;
     };

@@ -45,7 +45,7 @@ Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const 
 }
 
 void ActivationShards::after_forward(std::size_t layer, const Pass& pass, Saved& saved) {
-  if (group_.size() == 1) return;
+  if (group_.size() == 1 || !pass.training) return;
   const std::span<Tensor> tensors = saved.tensors();
   CutLayer cut{tensors.size(), {}};
   // An address names a storage: those that the loop has not come to are all alive, and differ.

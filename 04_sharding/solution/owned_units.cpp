@@ -1,5 +1,6 @@
 #include "04_sharding/owned_units.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 

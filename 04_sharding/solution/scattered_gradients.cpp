@@ -7,7 +7,6 @@
 
 #include "04_sharding/shards.h"
 #include "common/core/error.h"
-#include "common/ops/ops.h"
 
 namespace aisc {
 
@@ -41,24 +40,26 @@ View ScatteredGradients::shard(std::size_t unit) const {
 void ScatteredGradients::scatter(std::size_t unit) {
   const auto span = rank_.trace.span("communication", "gradients");
   // LAB 04.2: reduce-scatter
-  // > Wait for what is under way, collect(): its memory is free then. A unit that no layer wrote to
+  // > Wait for what is under way, finish(): its memory is free then. A unit that no layer wrote to
   // > has no gradient yet: store_.complete_grads(unit) makes it 0. Then reduce(all of it, your
-  // > shard, does it add?). The first sum of a step overwrites the shard, those of later
+  // > shard, how it enters). The first sum of a step overwrites the shard, those of later
   // > micro-batches are added: written_[unit] says which, and is yours to keep. At last, where
   // > options_.frees, the unit's own memory goes: sending_.in keeps what store_.unbind_grads(unit)
   // > returns until the sum has been sent.
-  collect();
+  finish();
   store_.complete_grads(unit);
-  reduce(store_.grads(unit), shard(unit), written_[unit]);
+  reduce(store_.grads(unit), shard(unit),
+         written_[unit] ? ops::Into::Accumulate : ops::Into::Overwrite);
   written_[unit] = true;
   if (options_.frees) sending_.in = store_.unbind_grads(unit);
   // END LAB 04.2
 }
 
 // Steps: as the reduce-scatter's. Bytes sent per rank: (n - 1)/n of `whole`.
-void ScatteredGradients::reduce(ConstView whole, View to, bool adds) {
+void ScatteredGradients::reduce(ConstView whole, View to, ops::Into into) {
   if (options_.bucket > 0 && options_.bucket < whole.count())
-    return reduce_in_buckets(whole, to, adds);
+    return reduce_in_buckets(whole, to, into);
+  const bool adds = into == ops::Into::Accumulate;
   if (adds) {
     sending_.out = Tensor({to.count()}, to.dtype(), rank_.device, Purpose::Communication);
     sending_.adds_to = to;
@@ -69,7 +70,7 @@ void ScatteredGradients::reduce(ConstView whole, View to, bool adds) {
 
 // Bucket k holds elements k p .. of every rank's part, where p = bucket / ranks: they lie apart in
 // the unit and are copied together.
-void ScatteredGradients::reduce_in_buckets(ConstView whole, View to, bool adds) {
+void ScatteredGradients::reduce_in_buckets(ConstView whole, View to, ops::Into into) {
   const int ranks = rank_.world.size();
   const std::int64_t part = to.count(), most = options_.bucket / ranks;
   const Tensor in({options_.bucket}, to.dtype(), rank_.device, Purpose::Communication);
@@ -78,19 +79,17 @@ void ScatteredGradients::reduce_in_buckets(ConstView whole, View to, bool adds) 
     const std::int64_t n = std::min(most, part - begin);
     for (int r = 0; r < ranks; ++r)
       rank_.device.copy(in.view().flat(r * n, n), whole.flat(r * part + begin, n));
-    const View arrives = adds ? out.view().flat(0, n) : to.flat(begin, n);
+    const View arrives = into == ops::Into::Accumulate ? out.view().flat(0, n) : to.flat(begin, n);
     rank_.world.reduce_scatter(in.view().flat(0, ranks * n), arrives)
         .wait();  // comm: a bucket of the unit's gradients
-    if (adds) ops::add(to.flat(begin, n), to.flat(begin, n), arrives);
+    if (into == ops::Into::Accumulate) ops::add(to.flat(begin, n), to.flat(begin, n), arrives);
   }
 }
 
-void ScatteredGradients::collect() {
+void ScatteredGradients::finish() {
   sending_.work.wait();
   if (sending_.adds_to) ops::add(sending_.adds_to, sending_.adds_to, sending_.out);
   sending_ = {};
 }
-
-void ScatteredGradients::finish() { collect(); }
 
 }  // namespace aisc
