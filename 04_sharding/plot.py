@@ -157,26 +157,30 @@ def fixed_batch(numbers, pyplot):
                                  ("peak", DIM, "^")):
         left.plot(gpus, [row[name] / 1e9 for row in one], f"{marker}-", color=colour,
                   label={"states": "weights, gradients, optimizer", "peak": "all, at most"}.get(name, name))
-    left.set(yscale="log", ylim=(0.02, 300), ylabel="GB on a GPU", title="A sample and a layer stay whole")
+    left.axhline(80, color=DIM, linestyle="--", linewidth=1.2)
+    text(left, gpus[-1], 100, "an A100 has 80 GB", ha="right", color=DIM)
+    left.set(yscale="log", ylim=(0.015, 170), ylabel="GB on a GPU", title="A sample and a layer stay whole")
+    left.set_yticks([0.1, 1, 10, 80], ["0.1", "1", "10", "80"])
     left.legend(fontsize=10, loc="lower left")
     for links, colour in LINKS.items():
         own = of_links(rows, links)
         right.plot([r["gpus"] for r in own], [r["seconds"] for r in own], "o-", color=colour,
                    label=f"{links} between nodes")
     right.plot(gpus, [one[0]["seconds"] * gpus[0] / n for n in gpus], ":", color=DIM, label="1/N")
-    # 3 Psi elements of 2 bytes.
+    # 3 Ψ elements of 2 bytes.
     floor = 6 * 7.468e9 / 25e9
     right.axhline(floor, color=COMMUNICATION, linestyle="--", linewidth=1.2)
-    text(right, 14, floor * 1.18, "3 Psi at 25 GB/s", color="#8a6000")
-    refused = next((row["gpus"] for row in rows if "refused" in row), None)
+    text(right, 14, floor * 1.18, "3 Ψ at 25 GB/s", color="#8a6000")
+    most = one[-1]["gpus"] * one[-1]["samples"]
     for axes in (left, right):
-        by_gpus(axes, gpus + ([refused] if refused else []))
-        if refused:
-            axes.axvspan(refused / 2 ** 0.5, refused * 1.15, color="#eceff2")
-            axes.set_xlim(right=refused * 1.15)
-    if refused:
-        text(right, refused / 1.1, 9, "fewer samples than GPUs", rotation=90, color=DIM)
+        by_gpus(axes, gpus)
+        axes.axvspan(most * 2 ** 0.25, most * 2 ** 0.75, color="#eceff2")
+        axes.set_xlim(right=most * 2 ** 0.75)
+        text(axes, most * 2 ** 0.5, 0.5, "fewer samples than GPUs", rotation=90, color=DIM,
+             transform=axes.get_xaxis_transform())
     right.set(yscale="log", ylabel="seconds a step", title="Seconds stop at the wire, or at a sample")
+    right.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    right.set_yticks([], minor=True)
     right.legend(fontsize=10)
     return figure
 

@@ -1,4 +1,4 @@
-// Shards that move to another number of ranks: a run saved on 4 ranks goes on with 2.
+// Shards that move to another number of ranks: a run on 4 ranks goes on with 2.
 #pragma once
 
 #include <cstdint>
