@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <vector>
 
 #include "common/model/emulated_device.h"
@@ -32,7 +33,8 @@ double ring_bytes(const CommStats& before, const CommStats& after, int ranks) {
 
 StepBooks plan_step(const TrainConfig& config, int ranks, const StepParts& parts) {
   TrainConfig own = config;
-  own.batch = config.batch / ranks * ranks;
+  const std::int64_t parts_of_all = std::lcm(std::int64_t{ranks}, config.micro_batches);
+  own.batch = config.batch / parts_of_all * parts_of_all;
   const Machine machine = find_machine("limitless");
   const Network network = machine.network(ranks);
   const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(config.model.context + 1));

@@ -21,9 +21,9 @@ struct StepBooks {
 double ring_bytes(const CommStats& before, const CommStats& after, int ranks);
 
 // Takes two steps of this configuration on rank 0 of `ranks`, on a machine without limits, without
-// numbers, and returns the second's: exact but for activations, where ranks have different shares
-// of the batch (rank 0's is the smallest). Of steps whose gradients are summed or scattered; Error
-// for others, and above 4,096 ranks.
+// numbers, and returns the second's: exact but for activations, where ranks or micro-batches have
+// different shares of the batch (the smallest are counted). Of steps whose gradients are summed or
+// scattered; Error for others, and above 4,096 ranks.
 StepBooks plan_step(const TrainConfig& config, int ranks, const StepParts& parts);
 
 // A table of it, with what was measured beside it unless that is null.

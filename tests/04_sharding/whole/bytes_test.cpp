@@ -7,38 +7,12 @@
 
 #include "04_sharding/sharded_units.h"
 #include "common/train/trainer.h"
-#include "tests/nn/gpt_fixture.h"
+#include "tests/04_sharding/whole/gpt_sizes.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/run_layout.h"
 
 namespace aisc {
 namespace {
-
-constexpr std::int64_t kBytes = 2;  // of a weight, and of a gradient
-
-// Mixed precision: 2 bytes of weight, 2 of gradient, 12 of master, momentum and variance.
-TrainConfig config_of(std::int64_t micro_batches = 1) {
-  TrainConfig c;
-  c.model = odd_config(DType::BF16);
-  c.gradient_dtype = DType::BF16;
-  c.batch = 24;
-  c.micro_batches = micro_batches;
-  return c;
-}
-
-// Elements of a GPT's units, padding included: each block is one, the head reads the table.
-struct Sizes {
-  explicit Sizes(const FlatLayout& layout) {
-    for (const FlatUnit& unit : layout.units()) counts.push_back(unit.range.count());
-    table = counts[0];
-    positions = counts[1];
-    block = counts[2];
-    norm = counts.back();
-    all = layout.count();
-  }
-  std::vector<std::int64_t> counts;
-  std::int64_t table, positions, block, norm, all;
-};
 
 // Of the parameters themselves, without padding, in a rank's shard of each unit.
 std::int64_t own_elements(const FlatLayout& layout, int rank) {

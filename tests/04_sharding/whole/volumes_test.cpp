@@ -7,29 +7,13 @@
 #include "04_sharding/sharded_units.h"
 #include "common/model/emulated_device.h"
 #include "common/train/trainer.h"
-#include "tests/nn/gpt_fixture.h"
+#include "tests/04_sharding/whole/gpt_sizes.h"
 #include "tests/support/exact_network.h"
 #include "tests/support/run_layout.h"
 #include "tests/support/toy_model.h"
 
 namespace aisc {
 namespace {
-
-constexpr std::int64_t kBytes = 2;  // of a weight, and of a gradient
-
-// Elements of a GPT's units, padding included: each block is one, the head reads the table.
-struct Sizes {
-  explicit Sizes(const FlatLayout& layout) {
-    for (const FlatUnit& unit : layout.units()) counts.push_back(unit.range.count());
-    table = counts[0];
-    positions = counts[1];
-    block = counts[2];
-    norm = counts.back();
-    all = layout.count();
-  }
-  std::vector<std::int64_t> counts;
-  std::int64_t table, positions, block, norm, all;
-};
 
 // Of a step of m micro-batches: elements over all ranks, and calls. There are five units: table,
 // positions, two blocks, norm.
@@ -75,15 +59,6 @@ const Case kCases[] = {
      [](const Sizes& s, int m) {
        return Volume{3 * m * s.block + s.table + s.positions + s.norm, 3 * m + 3};
      }}};
-
-TrainConfig config_of(std::int64_t micro_batches) {
-  TrainConfig c;
-  c.model = odd_config(DType::BF16);
-  c.gradient_dtype = DType::BF16;
-  c.batch = 24;
-  c.micro_batches = micro_batches;
-  return c;
-}
 
 // What an all-reduce of a number in F64 sends from this rank, by the plan that runs.
 std::int64_t wire_of_a_number(const Rank& rank) {

@@ -1,0 +1,161 @@
+// Checkpoints of runs whose ranks have shards: the same to the byte on any layout, written and read
+// without ever making the model whole.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "11_gpt_3d/step_of.h"
+#include "app/saved_state.h"
+#include "app/saved_weights.h"
+#include "tests/app/dealt_weights.h"
+#include "tests/support/temporary_folder.h"
+
+namespace aisc {
+namespace {
+
+Options run_of(int ranks, const Options::Sharding& sharding, const std::string& optimizer) {
+  Options options;
+  options.ranks = ranks;
+  options.sharding = sharding;
+  options.optimizer = optimizer;
+  return options;
+}
+
+// What each rank's trainer is, as train_gpt makes it.
+void on_ranks_of(const Options& options, const TrainConfig& config, const Body& body) {
+  on_ranks(
+      options.ranks, config, [&] { return step_of(options); }, body);
+}
+
+struct Kind {
+  DType dtype;
+  std::string optimizer;
+};
+class SavedShards : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, SavedShards,
+                         ::testing::Values(Kind{DType::F32, "adamw"}, Kind{DType::BF16, "adamw"},
+                                           Kind{DType::F64, "adafactor"},
+                                           Kind{DType::BF16, "adafactor"}),
+                         [](const auto& test) {
+                           return name_of(test.param.dtype) + ("_" + test.param.optimizer);
+                         });
+
+// Each layout goes on from what the one before it saved.
+TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
+  const auto& [dtype, optimizer] = GetParam();
+  const TrainConfig config = config_of(dtype);
+  const TemporaryFolder folder;
+  on_ranks_of(run_of(4, {.zero = 3}, optimizer), config, [&](const Rank& rank, Trainer& trainer) {
+    take_steps(trainer, 2);
+    save(rank, folder.path("first"), trainer);
+  });
+  const std::string first = folder.path("first/step_000002");
+  std::string from = first;
+  const Options layouts[] = {
+      run_of(2, {.zero = 3}, optimizer), run_of(3, {.zero = 3, .persist = 700}, optimizer),
+      run_of(1, {}, optimizer),          run_of(7, {.zero = 3, .prefetch = 0}, optimizer),
+      run_of(3, {.zero = 2}, optimizer), run_of(2, {}, optimizer),
+      run_of(4, {.zero = 1}, optimizer), run_of(1, {.zero = 3}, optimizer)};
+  for (const Options& layout : layouts) {
+    SCOPED_TRACE(std::to_string(layout.ranks) + " ranks, stage " +
+                 std::to_string(layout.sharding.zero));
+    const std::string to = folder.path(std::to_string(&layout - layouts));
+    on_ranks_of(layout, config, [&](const Rank& rank, Trainer& trainer) {
+      restore_run(rank, read_checkpoint(from), trainer);
+      save(rank, to, trainer);
+    });
+    from = to + "/step_000002";
+    ASSERT_TRUE(same_files(first, from));
+  }
+}
+
+// Else files that nobody fills would be the same, too.
+TEST_P(SavedShards, AreWhatTheRunHasLearned) {
+  const auto& [dtype, optimizer] = GetParam();
+  const TemporaryFolder folder;
+  for (const int steps : {0, 2})
+    on_ranks_of(run_of(3, {.zero = 3}, optimizer), config_of(dtype),
+                [&](const Rank& rank, Trainer& trainer) {
+                  take_steps(trainer, steps);
+                  save(rank, folder.path(), trainer);
+                });
+  const auto drawn = contents(folder.path("step_000000")),
+             learned = contents(folder.path("step_000002"));
+  for (const char* file : {"model.safetensors", "training_state.safetensors"})
+    EXPECT_NE(drawn.at(file), learned.at(file)) << file;
+}
+
+std::int64_t peak(const Rank& rank, Purpose purpose) {
+  return rank.device.ledger()[purpose].peak_bytes;
+}
+
+// Bytes of this rank's weights between two steps: its shard of each unit, and the units that are
+// always whole.
+std::int64_t kept_bytes(const Trainer& trainer, int ranks, std::int64_t persist) {
+  std::int64_t elements = 0;
+  for (const FlatUnit& unit : trainer.parameters().layout().units()) {
+    const std::int64_t count = unit.range.count();
+    elements += count / ranks + (count <= persist ? count : 0);
+  }
+  return elements * static_cast<std::int64_t>(size_of(trainer.config().model.dtype));
+}
+
+std::int64_t largest_bytes(const Trainer& trainer) {
+  std::int64_t largest = 0;
+  for (const Parameter* p : trainer.parameters().parameters())
+    largest = std::max(largest, p->global_shape.count());
+  return largest * static_cast<std::int64_t>(size_of(trainer.config().model.dtype));
+}
+
+// What the device holds never rises above what it holds between two steps, and the host has two
+// parameters at most.
+TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
+  const auto& [dtype, optimizer] = GetParam();
+  const TrainConfig config = config_of(dtype);
+  for (const int ranks : {1, 2, 3, 4, 7})
+    for (const std::int64_t persist : {0, 700}) {
+      const TemporaryFolder folder;
+      on_ranks_of(
+          run_of(ranks, {.zero = 3, .persist = persist}, optimizer), config,
+          [&](const Rank& rank, Trainer& trainer) {
+            SCOPED_TRACE(std::to_string(ranks) + " ranks, persist " + std::to_string(persist));
+            take_steps(trainer, 1);
+            const std::int64_t kept = kept_bytes(trainer, ranks, persist);
+            const std::int64_t parameter = largest_bytes(trainer);
+            ASSERT_GT(kept_bytes(trainer, 1, 0), 6 * parameter) << "the model is many parameters";
+            CpuDevice host({.poison = true});
+            const Ledger between = rank.device.ledger();
+            const auto expect_no_more = [&](const char* what, std::int64_t least,
+                                            std::int64_t most) {
+              EXPECT_EQ(peak(rank, Purpose::Parameters), kept) << what;
+              for (const Purpose p : {Purpose::Gradients, Purpose::Optimizer})
+                EXPECT_EQ(peak(rank, p), between[p].live_bytes) << what << ": " << name_of(p);
+              EXPECT_EQ(rank.device.ledger().total.peak_bytes, between.total.live_bytes) << what;
+              EXPECT_GE(host.ledger().total.peak_bytes, least) << what << ": the host";
+              EXPECT_LE(host.ledger().total.peak_bytes, most) << what << ": the host";
+              EXPECT_EQ(host.ledger().total.live_bytes, 0) << what << ": the host, afterwards";
+              host.reset_peaks();
+              rank.device.reset_peaks();
+            };
+            rank.device.reset_peaks();
+            write_weights(rank, folder.path(), trainer, -1, host);
+            expect_no_more("writing weights", 1, 2 * parameter);
+            write_state(rank, folder.path("state"), trainer, host);
+            expect_no_more("writing the state", 0, 0);
+            read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
+            expect_no_more("reading weights", 1, 2 * parameter);
+            read_state(rank, Safetensors(folder.path("state")), trainer, host);
+            expect_no_more("reading the state", 0, 0);
+            trainer.resume(1, config.batch);
+            expect_no_more("going on", 0, 0);
+            save(rank, folder.path("run"), trainer);
+            restore_run(rank, read_checkpoint(folder.path("run/step_000001")), trainer);
+            expect_no_more("a checkpoint", 0, 0);
+          });
+    }
+}
+
+}  // namespace
+}  // namespace aisc

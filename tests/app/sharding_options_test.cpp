@@ -1,0 +1,116 @@
+// Flags of sharding: which go together, what they mean when they are not given, and after a resume.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/options.h"
+
+namespace aisc {
+namespace {
+
+ParsedOptions parse(std::vector<const char*> flags, const std::string& earlier = "{}") {
+  flags.insert(flags.begin(), "train_gpt");
+  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
+}
+
+// What is printed about flags that are refused.
+std::string refusal(const std::vector<const char*>& flags, const std::string& earlier = "{}") {
+  testing::internal::CaptureStderr();
+  const auto parsed = parse(flags, earlier);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(parsed.options);
+  EXPECT_NE(parsed.exit_code, 0);
+  return said.substr(0, said.find('\n'));
+}
+
+TEST(ShardingOptions, SayWhichFlagsDoNotGoTogether) {
+  using Flags = std::vector<const char*>;
+  const std::pair<Flags, const char*> refused[] = {
+      {{"--zero", "1", "--overlap", "on"}, "--overlap and --zero 1: shards are sent unit by unit"},
+      {{"--zero", "3", "--overlap=off"}, "--overlap and --zero 3: shards are sent unit by unit"},
+      {{"--zero", "2", "--bucket-mb", "25"},
+       "--bucket-mb and --zero 2: shards are sent unit by unit"},
+      {{"--zero", "2", "--average-every", "4"},
+       "--zero 2 and --average-every: ranks that step on their own each need all of the model"},
+      {{"--zero", "1", "--optimizer", "onebit-adam"},
+       "--zero 1 and --optimizer onebit-adam: signs are of whole momenta"},
+      {{"--prefetch", "1"}, "--prefetch: only beside --zero 3, found --zero 0"},
+      {{"--zero", "2", "--live=7"}, "--live: only beside --zero 3, found --zero 2"},
+      {{"--zero", "1", "--reuse", "7"}, "--reuse: only beside --zero 3, found --zero 1"},
+      {{"--persist", "7", "--zero", "2"}, "--persist: only beside --zero 3, found --zero 2"},
+      {{"--optimizer", "adafactor", "--average-every", "4"},
+       "--optimizer adafactor and --average-every: its sums are not of one rank"},
+      {{"--optimizer", "adafactor", "--device", "cuda"},
+       "--optimizer adafactor and --device: it computes on the host"},
+      {{"--plan", "--average-every", "4"},
+       "--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every"},
+      {{"--plan", "--optimizer", "onebit-adam"},
+       "--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every"}};
+  for (const auto& [flags, said] : refused)
+    EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
+  for (const char* stage : {"-1", "4"})
+    EXPECT_NE(refusal({"--zero", stage}).find("expected a whole number from 0 to 3"),
+              std::string::npos);
+}
+
+TEST(ShardingOptions, GoTogetherOtherwise) {
+  for (const std::vector<const char*>& flags : std::vector<std::vector<const char*>>{
+           {"--zero", "0", "--overlap", "off", "--bucket-mb", "2"},
+           {"--zero", "3", "--prefetch", "0", "--live", "9", "--reuse", "8", "--persist", "7"},
+           {"--zero", "2", "--accumulate", "layered", "--micro-batches", "2"},
+           {"--zero", "3", "--optimizer", "adafactor", "--plan"},
+           {"--optimizer", "adafactor", "--overlap", "off"},
+           {"--zero", "1", "--device", "cuda"}})
+    EXPECT_TRUE(parse(flags).options) << flags[0] << " " << flags[1] << " " << flags[2];
+  const auto all =
+      parse({"--zero", "3", "--prefetch", "0", "--live", "9", "--reuse", "8", "--persist", "7"});
+  ASSERT_TRUE(all.options);
+  const Options::Sharding& s = all.options->sharding;
+  EXPECT_EQ(s.zero, 3);
+  EXPECT_EQ(s.prefetch, 0);
+  EXPECT_EQ(s.live, 9);
+  EXPECT_EQ(s.reuse, 8);
+  EXPECT_EQ(s.persist, 7);
+}
+
+// rho of Adafactor's relative steps, throughout, unless somebody says another.
+TEST(ShardingOptions, OfAdafactorTakeItsOwnRate) {
+  const auto rates = [](const std::vector<const char*>& flags) {
+    const auto parsed = parse(flags);
+    const TrainConfig& train = parsed.options.value().train;
+    return std::pair(train.learning_rate, train.min_learning_rate);
+  };
+  EXPECT_EQ(rates({"--optimizer", "adafactor"}), std::pair(1e-2, 1e-2));
+  EXPECT_EQ(rates({"--optimizer", "adafactor", "--learning-rate", "0.5"}), std::pair(0.5, 0.5));
+  EXPECT_EQ(rates({"--optimizer", "adafactor", "--min-learning-rate", "0.001"}),
+            std::pair(1e-2, 1e-3));
+  EXPECT_EQ(rates({"--learning-rate", "0.5"}), std::pair(0.5, 0.025)) << "AdamW's";
+}
+
+// A run's config.json has all flags, also those that go with another stage: the command line alone
+// is asked whether they go together.
+TEST(ShardingOptions, OfARunMayChangeWhenItGoesOn) {
+  const auto began = parse({"--ranks", "4", "--zero", "3", "--prefetch", "2", "--persist", "700"});
+  ASSERT_TRUE(began.options);
+  const std::string config = began.options->to_json();
+  const auto same = parse({"--steps", "9"}, config);
+  ASSERT_TRUE(same.options);
+  EXPECT_EQ(same.options->sharding.zero, 3);
+  EXPECT_EQ(same.options->sharding.prefetch, 2);
+  EXPECT_EQ(same.options->sharding.persist, 700);
+  for (const char* stage : {"0", "1", "2"})
+    EXPECT_TRUE(parse({"--zero", stage, "--ranks", "2"}, config).options) << stage;
+  EXPECT_EQ(refusal({"--zero", "1", "--prefetch", "2"}, config),
+            "train_gpt: --prefetch: only beside --zero 3, found --zero 1");
+
+  const auto plain = parse({"--overlap", "off", "--bucket-mb", "2"});
+  ASSERT_TRUE(plain.options);
+  EXPECT_TRUE(parse({"--zero", "3"}, plain.options->to_json()).options);
+  EXPECT_EQ(refusal({"--zero", "3", "--overlap", "off"}, plain.options->to_json()),
+            "train_gpt: --overlap and --zero 3: shards are sent unit by unit");
+}
+
+}  // namespace
+}  // namespace aisc
