@@ -22,22 +22,24 @@ Tensor last_position(Tensor x) {
 
 }  // namespace
 
-Tensor forward_layers(const Model& model, Tensor x, std::span<Saved> saved, const Pass& pass,
-                      Hooks hooks) {
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+Tensor forward_layers(const Model& model, const LayerRange& layers, Tensor x,
+                      std::span<Saved> saved, const Pass& pass, Hooks hooks) {
+  for (std::size_t i = layers.begin; i < layers.end; ++i) {
+    Saved& own = saved[i - layers.begin];
     for (LayerHook* hook : hooks) hook->before_forward(i, pass);
-    x = model.layers[i]->forward(std::move(x), saved[i], pass);
+    x = model.layers[i]->forward(std::move(x), own, pass);
     for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-      (*hook)->after_forward(i, pass, saved[i]);
+      (*hook)->after_forward(i, pass, own);
   }
   return x;
 }
 
-Tensor backward_layers(const Model& model, Tensor dy, std::span<Saved> saved, const Pass& pass,
-                       Hooks hooks) {
-  for (std::size_t i = model.layers.size(); i-- > 0;) {
-    for (LayerHook* hook : hooks) hook->before_backward(i, pass, saved[i]);
-    dy = model.layers[i]->backward(std::move(dy), saved[i], pass);
+Tensor backward_layers(const Model& model, const LayerRange& layers, Tensor dy,
+                       std::span<Saved> saved, const Pass& pass, Hooks hooks) {
+  for (std::size_t i = layers.end; i-- > layers.begin;) {
+    Saved& own = saved[i - layers.begin];
+    for (LayerHook* hook : hooks) hook->before_backward(i, pass, own);
+    dy = model.layers[i]->backward(std::move(dy), own, pass);
     for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook) (*hook)->after_backward(i, pass);
     if (hooks.empty() || !pass.last_micro_batch) continue;
     const auto complete = [i, all = std::vector(hooks.begin(), hooks.end())] {

@@ -3,18 +3,29 @@
 // halves.
 #pragma once
 
+#include <utility>
+
 #include "common/nn/key_value_cache.h"
 #include "common/nn/model.h"
 
 namespace aisc {
 
-// x through all layers, each of which remembers in its own `saved` (one a layer) what its backward
-// needs; and dy back through them, which adds to the gradients of their parameters. Hooks see each
-// layer; model.h says when.
-Tensor forward_layers(const Model& model, Tensor x, std::span<Saved> saved, const Pass& pass,
-                      Hooks hooks = {});
-Tensor backward_layers(const Model& model, Tensor dy, std::span<Saved> saved, const Pass& pass,
-                       Hooks hooks = {});
+// x through these layers, each of which remembers in its own `saved` (one a layer) what its
+// backward needs; and dy back through them, which adds to the gradients of their parameters. Hooks
+// see each layer, with its number in the model; model.h says when.
+Tensor forward_layers(const Model& model, const LayerRange& layers, Tensor x,
+                      std::span<Saved> saved, const Pass& pass, Hooks hooks = {});
+Tensor backward_layers(const Model& model, const LayerRange& layers, Tensor dy,
+                       std::span<Saved> saved, const Pass& pass, Hooks hooks = {});
+// The same through all layers.
+inline Tensor forward_layers(const Model& model, Tensor x, std::span<Saved> saved, const Pass& pass,
+                             Hooks hooks = {}) {
+  return forward_layers(model, model.all_layers(), std::move(x), saved, pass, hooks);
+}
+inline Tensor backward_layers(const Model& model, Tensor dy, std::span<Saved> saved,
+                              const Pass& pass, Hooks hooks = {}) {
+  return backward_layers(model, model.all_layers(), std::move(dy), saved, pass, hooks);
+}
 
 // Runs tokens, targets (B, T) I32 forward and backward and returns the sum of the losses in nats.
 // The gradients of loss_factor * that sum are added to the parameters' grads.

@@ -87,43 +87,92 @@ GptParts gpt2_parts() {
   return gpt2;
 }
 
-Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts,
-               BlockRange blocks) {
-  config.validate();
-  if (blocks.end == -1) blocks.end = config.layers;
-  if (blocks.begin < 0 || blocks.begin > blocks.end || blocks.end > config.layers)
-    fail(fmt::format("gpt: blocks {} to {} of {}", blocks.begin, blocks.end, config.layers));
-  Model model;
-  const auto table = [&] {
-    return token_table(config.vocabulary, config.table_rows(), config.width);
-  };
-  Parameter* tied = nullptr;
-  if (blocks.begin == 0) {
-    auto embedding = std::make_unique<Embedding>(rank, table(), config.dtype);
-    tied = &embedding->table();
-    model.layers.push_back(std::move(embedding));
-    model.layers.push_back(std::make_unique<Positions>(rank, config.context, config.width));
-    model.layers.push_back(std::make_unique<Dropout>(rank, "dropout", config.dropout, config.seed));
+namespace {
+
+class GptMaker {
+ public:
+  GptMaker(const Rank& rank, const GptConfig& config, const GptParts& parts)
+      : rank_(rank), config_(config), parts_(parts) {}
+
+  // Whole: the last stage is not on another rank than the first.
+  enum class Table { Whole, Split };
+  void add(const BlockRange& blocks, Table table) {
+    const std::size_t begin = model_.layers.size();
+    if (blocks.begin == 0) add_embedding(table);
+    add_blocks(blocks);
+    if (blocks.end == config_.layers) add_head();
+    model_.stages.push_back({begin, model_.layers.size()});
   }
-  std::vector<std::unique_ptr<Layer>> group;
-  for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
-    group.push_back(parts.block({rank, fmt::format("blocks.{}", i), config, parts}));
-    if (parts.recompute_blocks == 0) {
-      model.layers.push_back(std::move(group.back()));
-      group.clear();
-    } else if (i + 1 == blocks.end || std::ssize(group) == parts.recompute_blocks) {
-      const std::string name = group.front()->name();
-      model.layers.push_back(std::make_unique<Recomputed>(
-          rank, std::make_unique<Sequence>(rank, name, std::exchange(group, {}))));
+  Model take() { return std::move(model_); }
+
+ private:
+  Parameter table() const {
+    return token_table(config_.vocabulary, config_.table_rows(), config_.width);
+  }
+  void add_embedding(Table table_is) {
+    auto embedding = std::make_unique<Embedding>(rank_, table(), config_.dtype);
+    tied_ = &embedding->table();
+    if (table_is == Table::Split) tied_->tied = Tied::First;
+    model_.layers.push_back(std::move(embedding));
+    model_.layers.push_back(std::make_unique<Positions>(rank_, config_.context, config_.width));
+    model_.layers.push_back(
+        std::make_unique<Dropout>(rank_, "dropout", config_.dropout, config_.seed));
+  }
+  void add_blocks(const BlockRange& blocks) {
+    std::vector<std::unique_ptr<Layer>> group;
+    for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
+      group.push_back(parts_.block({rank_, fmt::format("blocks.{}", i), config_, parts_}));
+      if (parts_.recompute_blocks == 0) {
+        model_.layers.push_back(std::move(group.back()));
+        group.clear();
+      } else if (i + 1 == blocks.end || std::ssize(group) == parts_.recompute_blocks) {
+        const std::string name = group.front()->name();
+        model_.layers.push_back(std::make_unique<Recomputed>(
+            rank_, std::make_unique<Sequence>(rank_, name, std::exchange(group, {}))));
+      }
     }
   }
-  if (blocks.end == config.layers) {
-    model.layers.push_back(parts.norm({rank, "norm", config, parts}));
-    model.layers.push_back(tied ? std::make_unique<TiedHead>(rank, *tied)
-                                : std::make_unique<TiedHead>(rank, table()));
-    model.loss = std::make_unique<CrossEntropy>(rank, config.vocabulary);
+  void add_head() {
+    model_.layers.push_back(parts_.norm({rank_, "norm", config_, parts_}));
+    Parameter own = table();
+    own.tied = Tied::Last;
+    model_.layers.push_back(tied_ ? std::make_unique<TiedHead>(rank_, *tied_)
+                                  : std::make_unique<TiedHead>(rank_, std::move(own)));
+    model_.loss = std::make_unique<CrossEntropy>(rank_, config_.vocabulary);
   }
-  return model;
+
+  const Rank& rank_;
+  const GptConfig& config_;
+  const GptParts& parts_;
+  Model model_;
+  Parameter* tied_ = nullptr;
+};
+
+}  // namespace
+
+Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts,
+               std::span<const BlockRange> stages) {
+  config.validate();
+  if (stages.empty()) fail("gpt: no stages, expected one or more");
+  std::vector<BlockRange> ranges(stages.begin(), stages.end());
+  std::int64_t last = 0;
+  for (BlockRange& blocks : ranges) {
+    if (blocks.end == -1) blocks.end = config.layers;
+    const bool follows = blocks.begin >= last && last < config.layers;
+    if (!follows || blocks.begin > blocks.end || blocks.end > config.layers)
+      fail(fmt::format("gpt: blocks {} to {} of {}{}", blocks.begin, blocks.end, config.layers,
+                       last > 0 ? fmt::format(", behind a stage that ends at {}", last) : ""));
+    last = blocks.end;
+  }
+  GptMaker maker(rank, config, parts);
+  for (const BlockRange& blocks : ranges)
+    maker.add(blocks, last == config.layers ? GptMaker::Table::Whole : GptMaker::Table::Split);
+  return maker.take();
+}
+
+Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts,
+               BlockRange blocks) {
+  return make_gpt(rank, config, parts, {&blocks, 1});
 }
 
 }  // namespace aisc

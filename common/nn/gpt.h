@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "common/nn/model.h"
@@ -48,6 +49,7 @@ GptParts gpt2_parts();
 // Blocks begin .. end of a model: a stage of a pipeline.
 struct BlockRange {
   std::int64_t begin = 0, end = -1;  // -1: the last
+  bool operator==(const BlockRange&) const = default;
 };
 
 // Embedding, positions, dropout (where the first block is), blocks, then a last norm, the head that
@@ -55,5 +57,10 @@ struct BlockRange {
 // ParameterStore over make_units() gives them memory. Throws Error for sizes that do not fit.
 Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts = gpt2_parts(),
                BlockRange blocks = {});
+// The stages of one rank of a pipeline: Model::stages says which layers are whose. Where the first
+// and the last are both here they share the table; where one of them is, its table is Tied. Throws
+// Error for no stages, too, and for stages that do not follow one another.
+Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts,
+               std::span<const BlockRange> stages);
 
 }  // namespace aisc

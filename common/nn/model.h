@@ -25,9 +25,20 @@ class Loss {
   virtual Tensor backward(Saved& saved, double factor) const = 0;
 };
 
+// Layers begin .. end of a model.
+struct LayerRange {
+  std::size_t begin = 0, end = 0;
+  std::size_t count() const { return end - begin; }
+};
+
 struct Model {
   std::vector<std::unique_ptr<Layer>> layers;
-  std::unique_ptr<Loss> loss;  // null on the stages of a pipeline before the last
+  std::unique_ptr<Loss> loss;  // null where the last stage of a pipeline is not
+  // Of a rank of a pipeline: the layers of each of its stages, in the stages' order. They are not
+  // one after another in the whole model, whose other stages are elsewhere. Empty: a whole model.
+  std::vector<LayerRange> stages = {};
+
+  LayerRange all_layers() const { return {0, layers.size()}; }
 };
 
 // The units of all layers in forward order, with those parameters alone whose gradients add up over

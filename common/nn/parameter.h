@@ -29,6 +29,10 @@ enum class Sync {
   DataAndTensor,  // also tp: layer norms under sequence parallelism
 };
 
+// A table that the first and the last stage of a pipeline both have: the gradients of the two are
+// summed, and First counts it in norms and saves it.
+enum class Tied { No, First, Last };
+
 struct Parameter {
   std::string name;    // "blocks.3.mlp.fc.weight": unique in a model, keys the random values
   Shape shape;         // of this rank's part
@@ -38,6 +42,7 @@ struct Parameter {
   Init init;
   bool decay = false;  // weight decay: matrices yes, biases and norms no
   Sync sync = Sync::Data;
+  Tied tied = Tied::No;
 
   // What a store has bound: (shape), in the model's type; of the gradient that or a longer one.
   // Both throw Error naming the parameter while nothing is bound.

@@ -16,7 +16,7 @@ namespace aisc {
 struct OptimizerSlice {
   std::string name;
   View weight;         // (n), the model's type
-  ConstView gradient;  // (n), the weight's type or F32
+  View gradient;  // (n), the weight's type or F32
   bool decay = false;
   // Elements begin .. begin + n of this parameter, as this rank has it; null: of none that is
   // known.

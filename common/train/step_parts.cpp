@@ -19,8 +19,11 @@ double one_after_another(const Rank& rank, const Model& model, std::int64_t coun
 }
 
 double Reducer::norm() const {
-  const ConstView grads = store_.grads();
-  return global_norm({&grads, 1});
+  std::vector<ConstView> counted;
+  for (const Parameter* p : store_.parameters())
+    if (p->tied != Tied::Last) counted.push_back(p->grad());
+  if (counted.size() == store_.parameters().size()) counted = {store_.grads()};  // as one
+  return global_norm(counted);
 }
 
 void SumAtTheEnd::finish() {

@@ -5,10 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "common/comm/mesh.h"
 #include "common/data/batches.h"
 #include "common/nn/driver.h"
+#include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
 
@@ -31,6 +34,22 @@ using MicroBatchLoop =
 double one_after_another(const Rank& rank, const Model& model, std::int64_t count,
                          const ReadMicroBatch& read, double loss_factor, Hooks hooks);
 
+// How micro-batches pass through a model of which each rank of a pipeline has some stages.
+class Stages {
+ public:
+  virtual ~Stages() = default;
+  virtual std::vector<BlockRange> blocks() const = 0;  // of this rank's stages
+  // As a MicroBatchLoop. The losses are the last stage's; elsewhere they are 0.
+  virtual double run(const Model& model, std::int64_t count, const ReadMicroBatch& read,
+                     double loss_factor, Hooks hooks) = 0;
+  // How often run() calls this, of schedules that update weights on their way; else 0.
+  virtual int updates() const { return 0; }
+  virtual void use(std::function<void()> /*update*/) {}
+  // The sum of the losses of each of these windows, without gradients: likewise the last stage's.
+  virtual std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
+                                       Hooks hooks) = 0;
+};
+
 // Makes one gradient of those of all ranks, while backward runs or after it. A rank's gradients are
 // its samples' part of the mean over the global batch: their sum is that mean, also of unequal
 // shares. Which weights a rank then updates is the reducer's choice, too.
@@ -49,10 +68,12 @@ class Reducer : public LayerHook {
   // The optimizer that updates these slices; called once, before the first step.
   void use(Optimizer& optimizer) { optimizer_ = &optimizer; }
 
-  virtual void begin() {}       // before the first micro-batch of a step
-  virtual void finish() = 0;    // after the last: now the slices' gradients are the update's
-  virtual double norm() const;  // of the gradients of finish(); the same on all ranks
-  virtual void updated() {}     // after the update
+  virtual void begin() {}     // before the first micro-batch of a step
+  virtual void finish() = 0;  // after the last: now the slices' gradients are the update's
+  // Of the gradients of finish(), without a table that another stage counts (Tied::Last); the same
+  // on all ranks.
+  virtual double norm() const;
+  virtual void updated() {}  // after the update
   // After the slices' weights were filled from elsewhere: now the model has them. Collective.
   virtual void take_slices() {}
 
@@ -87,6 +108,10 @@ struct StepParts {
                                          ParameterStore& store)>
       reducer = {};
   MicroBatchLoop loop = {};
+  // Of a pipeline (TrainConfig::pp), in place of the loop; empty: each rank has the whole model.
+  // Reducer and optimizer are then those of the ranks that have the same stages.
+  std::function<std::unique_ptr<Stages>(const Rank& rank, Mesh& mesh, const TrainConfig& config)>
+      stages = {};
   // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there
   // is memory for all values and gradients, or the reducer binds them.
   bool divided = false, all_values = true, all_gradients = true;

@@ -40,6 +40,16 @@ StepParts completed(StepParts parts) {
   return parts;
 }
 
+// Of a pipeline.
+std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
+                                const StepParts& parts) {
+  if ((config.pp > 1) != static_cast<bool>(parts.stages))
+    fail(fmt::format("pp is {}, {} stages are given", config.pp, parts.stages ? "and" : "but no"));
+  if (config.pp == 1) return nullptr;
+  return std::make_unique<Mesh>(rank.world,
+                                MeshShape{.dp = rank.world.size() / config.pp, .pp = config.pp});
+}
+
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
 
 // Steps are counted from 1 where a person reads them.
@@ -54,7 +64,7 @@ void require_finite(std::int64_t step, const StepReport& report) {
 
 }  // namespace
 
-void TrainConfig::validate(int ranks) const {
+void TrainConfig::validate(int all_ranks) const {
   model.validate();
   const auto positive = [](const char* what, std::int64_t value) {
     if (value < 1) fail(fmt::format("{} is {}, expected 1 or more", what, value));
@@ -62,7 +72,11 @@ void TrainConfig::validate(int ranks) const {
   positive("batch", batch);
   positive("micro-batches", micro_batches);
   positive("steps", steps);
-  positive("ranks", ranks);
+  positive("ranks", all_ranks);
+  positive("pp", pp);
+  if (all_ranks % pp != 0)
+    fail(fmt::format("{} ranks are no multiple of pp {}: each stage has as many", all_ranks, pp));
+  const int ranks = all_ranks / pp;
   if (batch % micro_batches != 0)
     fail(fmt::format("batch {} is not a multiple of micro-batches {}", batch, micro_batches));
   if (batch / ranks < micro_batches)
@@ -91,7 +105,8 @@ void TrainConfig::validate(int ranks) const {
                      model.dtype == DType::F32 ? "" : name_of(model.dtype) + std::string(" or ")));
 }
 
-TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
+TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
+  const int ranks = std::max(1, all_ranks / pp);
   const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
   const auto V = static_cast<double>(model.table_rows()), T = static_cast<double>(model.context);
   const double parameters = (V + T) * C + L * (12 * C * C + 13 * C) + 2 * C;
@@ -108,7 +123,11 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int ranks) const {
   const double all =
       parameters * (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
                     extra_state * static_cast<double>(size_of(statistics)));
-  return {.model = model_bytes > 0 ? model_bytes : all,
+  // Of a pipeline the first stage, whose table is beside its part of the blocks; it has pp
+  // micro-batches under way, each in its part of the model.
+  const double table = V * C / parameters, stages = pp;
+  return {.model = (model_bytes > 0 ? model_bytes : all) *
+                   (pp > 1 ? std::min(1.0, table + (1 - table) / stages) : 1.0),
           .activations =
               (kept * recompute.kept_per_token(model) + samples * others + (kept - samples) * C) *
               T * static_cast<double>(size_of(model.dtype))};
@@ -122,25 +141,34 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
     : rank_(rank),
       config_(validated(config, rank.world.size())),
       parts_(completed(std::move(parts))),
-      model_(make_gpt(rank, config.model, config.recompute.parts())),
+      mesh_(make_mesh(rank, config_, parts_)),
+      data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
+      stages_(mesh_ ? parts_.stages(rank, *mesh_, config_) : nullptr),
+      model_(make_gpt(rank, config.model, config.recompute.parts(),
+                      stages_ ? stages_->blocks() : std::vector<BlockRange>(1))),
       store_(rank.device, make_units(model_),
              {.value_dtype = config.model.dtype,
               .grad_dtype = config.gradient_dtype,
-              .ranks = parts_.divided ? rank.world.size() : 1,
+              .ranks = parts_.divided ? data_.world.size() : 1,
               .values = parts_.all_values,
               .gradients = parts_.all_gradients}),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,
                 .warmup_steps = config.warmup_steps,
                 .total_steps = config.steps} {
-  reducer_ = parts_.reducer(rank_, model_, store_);
+  reducer_ = parts_.reducer(data_, model_, store_);
   hooks_ = {reducer_.get()};
   std::vector<OptimizerSlice> slices = reducer_->slices();
   for (const OptimizerSlice& slice : slices)
     draw(slice.weight, *slice.parameter, slice.begin, config.seed);
   reducer_->take_slices();
-  optimizer_ = parts_.optimizer(rank_, store_, std::move(slices), config_);
+  optimizer_ = parts_.optimizer(data_, store_, std::move(slices), config_);
   reducer_->use(*optimizer_);
+}
+
+bool Trainer::writes(const OptimizerSlice& slice) const {
+  return (reducer_->divides() || data_.world.rank() == 0) &&
+         !(slice.parameter && slice.parameter->tied == Tied::Last);
 }
 
 void Trainer::take_weights() {
@@ -150,7 +178,7 @@ void Trainer::take_weights() {
 
 void Trainer::resume(std::int64_t steps, std::int64_t samples) {
   reducer_->take_slices();
-  optimizer_->resume(steps);
+  optimizer_->resume(steps * updates_per_step());
   samples_ = samples;
 }
 
@@ -160,35 +188,71 @@ StepReport Trainer::step(const BatchSampler& data) {
   StepReport report{.loss = 0, .learning_rate = schedule_.at(step), .gradient_norm = 0};
   store_.clear_grads();
   reducer_->begin();
-  const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
-  report.loss =
-      parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks_) / tokens;
+  const bool updates = stages_ && stages_->updates() > 0;  // on their way
+  if (updates)
+    stages_->use([&] {
+      sum_gradients();
+      update({.learning_rate = report.learning_rate});
+      store_.clear_grads();
+      reducer_->begin();
+    });
+  report.loss = run_micro_batches(data, tokens) / tokens;
   {
     const auto span = rank_.trace.span("communication", "sum over ranks");
     CpuDevice host;
     const View loss(&report.loss, {1}, DType::F64, host);
     Work sum = rank_.world.all_reduce(loss);  // comm: 8 bytes, so that all report the same
-    reducer_->finish();
+    if (!updates) sum_gradients();
     sum.wait();
   }
-  {
-    const auto span = rank_.trace.span("clip");
-    report.gradient_norm = reducer_->norm();
-  }
+  report.gradient_norm = norm();
   require_finite(step, report);
-  {
-    const auto span = rank_.trace.span("optimizer");
-    optimizer_->step({.learning_rate = report.learning_rate,
-                      .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
-  }
-  reducer_->updated();
+  if (!updates)
+    update({.learning_rate = report.learning_rate,
+            .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
   samples_ += config_.batch;
   return report;
 }
 
+double Trainer::run_micro_batches(const BatchSampler& data, double tokens) {
+  const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
+  if (stages_)
+    return stages_->run(model_, config_.micro_batches, read, updates_per_step() / tokens, hooks_);
+  return parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks_);
+}
+
+// Over the ranks that hold the same, and then over the two tables that are one.
+void Trainer::sum_gradients() {
+  reducer_->finish();
+  if (!mesh_ || !mesh_->embedding()) return;
+  for (const OptimizerSlice& slice : optimizer_->slices())
+    if (slice.parameter && slice.parameter->tied != Tied::No)
+      mesh_->embedding()->all_reduce(slice.gradient).wait();  // comm: the table's, of two stages
+}
+
+double Trainer::norm() const {
+  const auto span = rank_.trace.span("clip");
+  double norm = reducer_->norm();
+  if (!mesh_) return norm;
+  double square = norm * norm;
+  CpuDevice host;
+  mesh_->pp()
+      .all_reduce(View(&square, {1}, DType::F64, host))
+      .wait();  // comm: 8 bytes, the stages'
+  return std::sqrt(square);
+}
+
+void Trainer::update(const OptimizerStep& step) {
+  {
+    const auto span = rank_.trace.span("optimizer");
+    optimizer_->step(step);
+  }
+  reducer_->updated();
+}
+
 MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const {
   const auto span = rank_.trace.span("data");
-  const SampleRange mine = part_of({0, config_.batch}, rank_.world.rank(), rank_.world.size());
+  const SampleRange mine = part_of({0, config_.batch}, data_.world.rank(), data_.world.size());
   const SampleRange part = part_of(mine, m, config_.micro_batches);
   return {.batch = data.batch(rank_.device, samples_ + part.begin, part.count()),
           .pass = {.step = static_cast<std::uint64_t>(steps_taken()),
@@ -199,19 +263,30 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const 
 
 double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
-  const std::int64_t missing = missing_passes(windows.size());
-  double sums[] = {0, 0};  // losses, tokens
-  for (const Batch& batch : windows) {
-    sums[0] += aisc::evaluate(model_, batch.tokens, batch.targets, hooks_);
-    sums[1] += static_cast<double>(batch.tokens.count());
-  }
+  std::vector<Batch> all;
+  for (const Batch& batch : windows) all.push_back({batch.tokens.share(), batch.targets.share()});
   const Tensor token = Tensor::zeros({1, 1}, DType::I32, rank_.device);
-  for (std::int64_t i = 0; i < missing; ++i) aisc::evaluate(model_, token, token, hooks_);
+  for (std::int64_t i = missing_passes(windows.size()); i > 0; --i)
+    all.push_back({token.share(), token.share()});
+  const std::vector<double> losses = losses_of(all);
+  double sums[] = {0, 0};  // losses, tokens
+  for (std::size_t i = 0; i < windows.size() && model_.loss; ++i) {
+    sums[0] += losses[i];
+    sums[1] += static_cast<double>(windows[i].tokens.count());
+  }
   CpuDevice host;
   const View both(sums, {2}, DType::F64, host);
   rank_.world.all_reduce(both).wait();  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
   return sums[0] / sums[1];
+}
+
+std::vector<double> Trainer::losses_of(std::span<const Batch> windows) const {
+  if (stages_) return stages_->evaluate(model_, windows, hooks_);
+  std::vector<double> losses;
+  for (const Batch& batch : windows)
+    losses.push_back(aisc::evaluate(model_, batch.tokens, batch.targets, hooks_));
+  return losses;
 }
 
 // Where passes are taken together: how many a rank with fewer than others takes that count nothing.
@@ -220,7 +295,7 @@ std::int64_t Trainer::missing_passes(std::size_t own) const {
   auto most = static_cast<std::int64_t>(own);
   CpuDevice host;
   const View largest(&most, {1}, DType::I64, host);
-  rank_.world.all_reduce(largest, ReduceOp::Max).wait();  // comm: 8 bytes
+  data_.world.all_reduce(largest, ReduceOp::Max).wait();  // comm: 8 bytes
   return most - static_cast<std::int64_t>(own);
 }
 

@@ -1,8 +1,10 @@
-// A training run, on one rank or on many that each hold the whole model: parameters, an optimizer,
-// and the step that moves them. With N ranks each takes its share of every batch, and the gradients
-// are summed over the ranks before the update, which is then the same everywhere.
+// A training run, on one rank or on many: parameters, an optimizer, and the step that moves them.
+// With N ranks that each hold the whole model each takes its share of every batch, and the
+// gradients are summed over the ranks before the update, which is then the same everywhere. With a
+// pipeline each rank holds some stages of the model, and N are the ranks that hold the same.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +22,8 @@ struct TrainConfig {
   DType gradient_dtype = DType::F32;  // the model's type, or F32 beside a shorter one
   std::int64_t batch = 16;            // samples of `model.context` tokens per step, over all ranks
   std::int64_t micro_batches = 1;     // parts a rank's share is computed in; divides batch
+  // Stages of a pipeline: the ranks are pp times dp (comm/mesh.h), each with 1/dp of the batch.
+  int pp = 1;
   // Whether the loop (StepParts) has activations of all of them at once: for needed_bytes.
   bool keeps_all_micro_batches = false;
   double extra_state = 0;  // likewise: numbers of the optimizer's a parameter, beside AdamW's
@@ -33,7 +37,7 @@ struct TrainConfig {
   double clip = 1.0;  // global norm; 0: none
   std::uint64_t seed = 1;
 
-  void validate(int ranks = 1) const;  // throws Error: what, found, expected
+  void validate(int all_ranks = 1) const;  // throws Error: what, found, expected
 
   // About what a rank's Trainer takes at most, without the workspace of kernels: to be asked before
   // there is one. A double, since no size is too large to ask for.
@@ -41,7 +45,7 @@ struct TrainConfig {
     double model;        // weights, gradients, AdamW's state
     double activations;  // of a micro-batch
   };
-  Bytes needed_bytes(int ranks = 1) const;
+  Bytes needed_bytes(int all_ranks = 1) const;
 };
 
 // Samples [begin, end) of a batch.
@@ -76,14 +80,16 @@ class Trainer {
   // Step number steps_taken(): forward and backward of every micro-batch, the sum over ranks,
   // clipping, one update. Collective; all ranks get the same report and bitwise the same weights,
   // those of a single rank up to rounding. Throws Error, with the weights untouched, if loss or
-  // gradients are not finite.
+  // gradients are not finite. Stages that update on their way do so several times, each time with
+  // the mean over their part of the batch, and find what is not finite afterwards; the norm is the
+  // last update's.
   StepReport step(const BatchSampler& data);
 
   // Mean loss of all ranks' windows, without dropout, a batch at a time. Collective; a rank may
   // have none.
   double evaluate(std::span<const Batch> windows) const;
 
-  std::int64_t steps_taken() const { return optimizer_->steps(); }
+  std::int64_t steps_taken() const { return optimizer_->steps() / updates_per_step(); }
   std::int64_t samples_taken() const { return samples_; }
   const TrainConfig& config() const { return config_; }
   const Model& model() const { return model_; }
@@ -91,6 +97,12 @@ class Trainer {
   const ParameterStore& parameters() const { return store_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   const Reducer& reducer() const { return *reducer_; }
+  // The ranks that hold the same part of the model, each of which has a share of every batch.
+  const Communicator& data_ranks() const { return data_.world; }
+  // True: ranks hold parts of the model, shards or stages. Together those that write theirs hold
+  // each of its elements once.
+  bool divides() const { return mesh_ || reducer_->divides(); }
+  bool writes(const OptimizerSlice& slice) const;
   // What every pass over model() needs around its layers.
   Hooks hooks() const { return hooks_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
@@ -100,11 +112,20 @@ class Trainer {
 
  private:
   MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
+  double run_micro_batches(const BatchSampler& data, double tokens);
+  void sum_gradients();
+  double norm() const;
+  void update(const OptimizerStep& step);
+  std::vector<double> losses_of(std::span<const Batch> windows) const;
+  int updates_per_step() const { return stages_ ? std::max(1, stages_->updates()) : 1; }
   std::int64_t missing_passes(std::size_t own) const;
 
   Rank rank_;
   TrainConfig config_;
   StepParts parts_;
+  std::unique_ptr<Mesh> mesh_;  // null: the ranks are data-parallel
+  Rank data_;                   // among those that hold the same part of the model
+  std::unique_ptr<Stages> stages_;
   Model model_;
   ParameterStore store_;
   CosineSchedule schedule_;

@@ -19,7 +19,7 @@
 namespace aisc {
 namespace {
 
-std::vector<OptimizerSlice> one_slice(View weight, ConstView gradient, bool decay = true) {
+std::vector<OptimizerSlice> one_slice(View weight, View gradient, bool decay = true) {
   return {{"weight", weight, gradient, decay}};
 }
 

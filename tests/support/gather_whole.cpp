@@ -25,7 +25,7 @@ std::vector<double> packed(const std::vector<OptimizerSlice>& slices) {
       row.push_back(static_cast<double>(run.global));
       row.push_back(static_cast<double>(run.count));
     }
-    for (const ConstView& values : {slice.gradient, ConstView(slice.weight)}) {
+    for (const ConstView& values : {ConstView(slice.gradient), ConstView(slice.weight)}) {
       const std::vector<double> numbers = to_doubles(values);
       row.insert(row.end(), numbers.begin(), numbers.end());
     }
