@@ -1,0 +1,32 @@
+// Can a schedule be executed? Ranks run their lists in order and hand results to each other; here
+// that is done without any model, so that a wrong schedule is a sentence and not a job that hangs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "05_pipeline/handovers.h"
+#include "05_pipeline/list_checks.h"
+#include "05_pipeline/schedule.h"
+
+namespace aisc {
+
+// How many actions of its list each rank has done when no rank can go on: all of them unless ranks
+// wait for each other. An action begins when those before it in its list are done, with Blocking
+// the message of the action before it has been taken by another rank, and the action's source is
+// done. The lists must be complete.
+std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends);
+
+struct CheckOptions {
+  Sends sends = Sends::Started;
+  std::vector<int> most_in_flight = {};  // by rank, until Backward; empty: any number
+};
+
+// Empty if the schedule can be executed. Else a sentence for each problem, with rank, action, and
+// what was expected: those of list_problems(), and if there are none, messages that are taken for
+// another, ranks with more micro-batches in flight than options say, and the circle of ranks that
+// wait for each other. Throws Error where options.most_in_flight has not a number for each rank.
+std::vector<std::string> problems(const Schedule& schedule, const CheckOptions& options = {});
+
+}  // namespace aisc

@@ -1,0 +1,59 @@
+#include "05_pipeline/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+void check(std::span<const double> seconds, int stages) {
+  if (stages < 1) fail(fmt::format("cut: {} stages, expected 1 or more", stages));
+  if (std::ssize(seconds) < stages)
+    fail(fmt::format("cut: {} layers over {} stages, expected one layer a stage or more",
+                     seconds.size(), stages));
+  for (std::size_t i = 0; i < seconds.size(); ++i)
+    if (!(seconds[i] >= 0) || !std::isfinite(seconds[i]))
+      fail(fmt::format("cut: layer {} takes {} seconds, expected 0 or more", i, seconds[i]));
+}
+
+}  // namespace
+
+std::vector<std::int64_t> cut(std::span<const double> seconds, int stages) {
+  check(seconds, stages);
+  // LAB 05.4: cut
+  // > Let least[s][i] be the largest sum of the best cut of the layers from i on over s stages.
+  // > Its first stage ends at some layer `end`, and the rest is least[s - 1][end]. What are
+  // > least[0][i], for i at the end and before it? With the table full least[stages][0] is what
+  // > has to be reached: the first stage ends as early as that allows, then the second. A later
+  // > stage need not be the best of what is left.
+  const std::size_t layers = seconds.size(), most = static_cast<std::size_t>(stages);
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> least(most + 1, std::vector<double>(layers + 1, kNever));
+  least[0][layers] = 0;
+  for (std::size_t s = 1; s <= most; ++s)
+    for (std::size_t i = 0; i < layers; ++i) {
+      double sum = 0;
+      for (std::size_t end = i + 1; end <= layers; ++end) {
+        sum += seconds[end - 1];
+        least[s][i] = std::min(least[s][i], std::max(sum, least[s - 1][end]));
+      }
+    }
+  std::vector<std::int64_t> begins{0};
+  for (std::size_t left = most - 1; left > 0; --left) {
+    auto end = static_cast<std::size_t>(begins.back());
+    double sum = 0;
+    do {
+      sum += seconds[end++];
+    } while (std::max(sum, least[left][end]) > least[most][0]);
+    begins.push_back(static_cast<std::int64_t>(end));
+  }
+  return begins;
+  // END LAB 05.4
+}
+
+}  // namespace aisc

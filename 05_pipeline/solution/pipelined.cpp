@@ -1,0 +1,117 @@
+#include "05_pipeline/pipelined.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "05_pipeline/partition.h"
+#include "05_pipeline/planner.h"
+#include "05_pipeline/schedules.h"
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+bool updates_on_its_way(const PipelineChoice& choice) { return choice.schedule == "pipedream"; }
+
+class GptStages final : public Stages {
+ public:
+  GptStages(const Rank& rank, Mesh& mesh, const TrainConfig& config, const PipelineChoice& choice)
+      : rank_(rank),
+        pp_(mesh.pp()),
+        choice_(choice),
+        schedule_(find_schedule(choice, config.pp, static_cast<int>(config.micro_batches))),
+        width_(config.model.width),
+        dtype_(config.model.dtype) {
+    if (updates_on_its_way(choice) && config.clip > 0)
+      fail(
+          fmt::format("pipeline: {} updates a stage while others compute, and cannot clip by the "
+                      "norm of all: found clip {}, expected 0",
+                      choice.schedule, config.clip));
+    const std::vector<BlockRange> all = stages_of(config.model, schedule_.stages());
+    for (const int stage : schedule_.stage_of[static_cast<std::size_t>(pp_.rank())])
+      blocks_.push_back(all[static_cast<std::size_t>(stage)]);
+  }
+
+  std::vector<BlockRange> blocks() const override { return blocks_; }
+  int updates() const override {
+    if (choice_.schedule == "2bw") return 1;
+    return updates_on_its_way(choice_) ? schedule_.micro_batches : 0;
+  }
+  void use(std::function<void()> update) override { update_ = std::move(update); }
+
+  double run(const Model& model, std::int64_t count, const ReadMicroBatch& read, double loss_factor,
+             Hooks hooks) override {
+    return pipeline(model).run(count, read, loss_factor, hooks, update_);
+  }
+  std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
+                               Hooks hooks) override {
+    return pipeline(model).evaluate(windows, hooks);
+  }
+
+ private:
+  PipelineRank& pipeline(const Model& model) {
+    if (!pipeline_)
+      pipeline_ = std::make_unique<PipelineRank>(
+          rank_, pp_, model, schedule_,
+          PipelineOptions{
+              .input_shape =
+                  [C = width_](int, const Shape& tokens) {
+                    return Shape{tokens[0], tokens[1], C};
+                  },
+              .dtype = dtype_,
+              .again = choice_.again,
+              .keep_bytes = choice_.keep_bytes,
+              .weights = choice_.schedule == "2bw" ? Weights::TwoBuffered : choice_.weights});
+    return *pipeline_;
+  }
+
+  const Rank rank_;
+  Communicator& pp_;
+  const PipelineChoice choice_;
+  const Schedule schedule_;
+  const std::int64_t width_;
+  const DType dtype_;
+  std::vector<BlockRange> blocks_;
+  std::function<void()> update_;
+  std::unique_ptr<PipelineRank> pipeline_;
+};
+
+}  // namespace
+
+Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batches) {
+  const std::string& name = choice.schedule;
+  if (name == "interleaved") return interleaved(ranks, choice.chunks, micro_batches);
+  const int chunks = name == "zb-v" ? 2 : 1;
+  if (choice.chunks != 1 && choice.chunks != chunks)
+    fail(fmt::format("pipeline: {} with {} chunks, expected {}", name, choice.chunks, chunks));
+  if (name == "naive") return naive(ranks, micro_batches);
+  if (name == "gpipe") return gpipe(ranks, micro_batches);
+  if (name == "1f1b") return one_f_one_b(ranks, micro_batches);
+  if (name == "zb-h1") return zb_h1(ranks, micro_batches);
+  if (name == "zb-h2") return zb_h2(ranks, micro_batches);
+  if (name == "zb-v") return zb_v(ranks, micro_batches);
+  if (name == "pipedream") return pipedream(ranks, micro_batches);
+  if (name == "2bw") return two_bw(ranks, micro_batches, 1);
+  fail(
+      fmt::format("pipeline: schedule \"{}\", expected naive, gpipe, 1f1b, interleaved, zb-h1, "
+                  "zb-h2, zb-v, pipedream or 2bw",
+                  name));
+}
+
+std::vector<BlockRange> stages_of(const GptConfig& config, int stages) {
+  const Machine machine = find_machine("limitless");
+  GptConfig sizes = config;
+  sizes.dropout = 0;
+  const auto layers = gpt_layer_seconds(machine, sizes, 1, config.context);
+  return gpt_stages(config, cut(block_seconds(config, layers), stages));
+}
+
+StepParts pipelined(const PipelineChoice& choice, StepParts parts) {
+  parts.stages = [choice](const Rank& rank, Mesh& mesh, const TrainConfig& config) {
+    return std::make_unique<GptStages>(rank, mesh, config, choice);
+  };
+  return parts;
+}
+
+}  // namespace aisc

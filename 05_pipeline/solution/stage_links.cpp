@@ -1,0 +1,90 @@
+#include "05_pipeline/stage_links.h"
+
+#include <utility>
+
+namespace aisc {
+
+StageComms::StageComms(Communicator& pp)
+    : forward(pp.split(0, pp.rank(), "pp forward")),
+      backward(pp.split(0, pp.rank(), "pp backward")) {}
+
+StageLinks::StageLinks(const Rank& rank, StageComms& comms, const Handovers& handovers,
+                       const InputShape& shape, DType dtype)
+    : rank_(rank),
+      handovers_(handovers),
+      shape_(shape),
+      dtype_(dtype),
+      self_(comms.forward->rank()),
+      forward_{.comm = comms.forward.get(), .positions = {}},
+      backward_{.comm = comms.backward.get(), .positions = {}} {
+  const std::size_t actions = handovers.schedule().actions[static_cast<std::size_t>(self_)].size();
+  handed_over_.resize(actions);
+  for (std::size_t i = 0; i < actions; ++i) {
+    sources_.push_back(handovers.source_of({self_, i}));
+    if (sources_[i] && sources_[i]->rank != self_) direction(i).positions.push_back(i);
+  }
+  post(forward_);
+  post(backward_);
+}
+
+StageLinks::Direction& StageLinks::direction(std::size_t position) {
+  return handovers_.action({self_, position}).kind == ActionKind::Forward ? forward_ : backward_;
+}
+
+int StageLinks::stage_of(std::size_t position) const {
+  const Action& a = handovers_.action({self_, position});
+  return handovers_.schedule()
+      .stage_of[static_cast<std::size_t>(self_)][static_cast<std::size_t>(a.chunk)];
+}
+
+// A gradient is of this stage's output: of the next stage's input.
+void StageLinks::post(Direction& direction) {
+  if (direction.posted == direction.positions.size()) return;
+  const std::size_t position = direction.positions[direction.posted++];
+  const Action& a = handovers_.action({self_, position});
+  const int stage = stage_of(position) + (a.kind == ActionKind::Forward ? 0 : 1);
+  Tensor tensor(shape_(stage, a.micro_batch), dtype_, rank_.device);
+  Work work = direction.comm->recv(tensor, sources_[position]->rank);  // comm: b s h elements
+  direction.coming.push_back({std::move(tensor), std::move(work)});
+}
+
+Tensor StageLinks::receive(std::size_t position) {
+  if (sources_[position]->rank == self_) return std::exchange(handed_over_[position], Tensor());
+  Direction& from = direction(position);
+  Direction::Coming next = std::move(from.coming.front());
+  from.coming.pop_front();
+  post(from);
+  const auto span = rank_.trace.span("communication", "wait for a stage");
+  next.work.wait();
+  return std::move(next.tensor);
+}
+
+void StageLinks::send(std::size_t position, Tensor result) {
+  const auto target = handovers_.target_of({self_, position});
+  if (!target) return;
+  if (target->rank == self_) {
+    handed_over_[target->position] = std::move(result);
+    return;
+  }
+  Direction& along = direction(position);
+  // Without numbers nobody reads the memory, and nothing has to keep it.
+  const bool is_read = rank_.device.kind() != DeviceKind::Meta;
+  along.sent.push_back(is_read ? along.comm->send(result, target->rank)  // comm: b s h elements
+                               : along.comm->send(result.view(), target->rank));
+  // What has arrived needs no memory. In virtual time everything has in its time, and only the end
+  // may ask.
+  while (!rank_.clock.is_virtual() && !along.sent.empty() && along.sent.front().done()) {
+    along.sent.front().wait();
+    along.sent.pop_front();
+  }
+}
+
+void StageLinks::finish() {
+  const auto span = rank_.trace.span("communication", "wait for a stage");
+  for (Direction* direction : {&forward_, &backward_}) {
+    for (Work& work : direction->sent) work.wait();
+    direction->sent.clear();
+  }
+}
+
+}  // namespace aisc
