@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "05_pipeline/pipelined.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
 #include "app/emulated_run.h"
@@ -70,6 +71,12 @@ int generate_text(const Rank& rank, const Options& options) {
   return interrupt.requested() ? 130 : 0;
 }
 
+// As many stages as the model can be cut into.
+void require_stages(const Options& options) {
+  step_of(options);
+  if (options.train.pp > 1) stages_of(options.train.model, options.train.pp * options.chunks());
+}
+
 // The sizes of the model: those of the file of --init, which flags may not contradict, or the
 // flags'; and the vocabulary, which is the data's where nobody says otherwise.
 void complete_model(Options& options, const Dataset& dataset) {
@@ -93,7 +100,8 @@ void complete_model(Options& options, const Dataset& dataset) {
   if (model.vocabulary < needed)
     fail(fmt::format("--vocabulary {}: the corpus has {} different tokens", model.vocabulary,
                      needed));
-  options.train.validate();
+  options.train.validate(options.ranks);
+  require_stages(options);
   if (dataset.validation().size() <= model.context)
     fail(
         fmt::format("the corpus has {} tokens for training and {} for validation: too few for one "
@@ -183,6 +191,7 @@ int ranks_of_this_machine(const Options& options) {
 // What a step will hold and send, where somebody wants to know: the user, or, of models that are
 // divided, the check of memory. Sets options.train.model_bytes.
 std::optional<StepBooks> plan_of(Options& options) {
+  if (options.train.pp > 1) return std::nullopt;  // its ranks do not hold the same
   if (!options.plan && options.sharding.zero == 0 && !options.adafactor()) return std::nullopt;
   const StepBooks planned = plan_step(options.train, options.ranks, step_of(options));
   double bytes = 0;
@@ -200,7 +209,7 @@ int run_emulated(Options& options) {
                   .meta = options.meta,
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
-                  .alike = !options.onebit_adam()};
+                  .alike = !options.onebit_adam() && options.train.pp == 1};
   const auto report = [&](TokenView text) {
     const std::optional<StepBooks> planned = plan_of(options);
     if (options.plan) say(plan_text(options.train, options.ranks, *planned));
@@ -213,6 +222,7 @@ int run_emulated(Options& options) {
   };
   if (options.meta) {
     if (options.train.model.vocabulary == 0) options.train.model.vocabulary = 256;
+    require_stages(options);
     const std::vector<std::uint8_t> zeros(
         static_cast<std::size_t>(options.train.model.context + 1));
     return report(zeros);

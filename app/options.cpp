@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "app/flag_values.h"
+#include "app/parallel_flags.h"
 #include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
@@ -21,12 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Larger ones are mistakes, or would overflow what is computed from them.
-constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
-constexpr double kLeastMegabytes = 1e-4, kMostMegabytes = 1e6;
-constexpr std::int64_t kMostLayers = 10'000, kMostRanks = 8192;
-constexpr std::int64_t kMostElements = 1'000'000'000'000'000;
-constexpr double kRelativeStep = 1e-2;  // Adafactor's rho, section 8 of the paper
+constexpr std::int64_t kMostRanks = 8192;
 
 // What a small model learns the course's prose with in about a minute and a half on two cores.
 Options defaults() {
@@ -54,31 +51,6 @@ void add_dtype(CLI::App& app, const std::string& flag, DType& dtype, const std::
       ->default_str(lower_name(dtype))
       ->check(CLI::IsMember({"f64", "f32", "bf16"}, CLI::ignore_case))
       ->type_name("TYPE");
-}
-
-// Flags whose values are numbers. CLI11's own take what is too large for the largest, and a zero in
-// front for the base 8.
-template <class T>
-CLI::Option* add_number(CLI::App& app, const std::string& flag, T& value, std::int64_t least,
-                        std::int64_t most, const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          flag,
-          [=, &value](const std::string& text) {
-            value = static_cast<T>(whole_number(flag, text, least, most));
-          },
-          help)
-      ->default_str(std::to_string(value))
-      ->type_name("INT");
-}
-
-CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value,
-                        const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          flag, [=, &value](const std::string& text) { value = real_number(flag, text); }, help)
-      ->default_str(fmt::format("{}", value))
-      ->type_name("FLOAT");
 }
 
 void add_model(CLI::App& app, GptConfig& model) {
@@ -149,66 +121,6 @@ void add_training(CLI::App& app, Options& o) {
       ->type_name("cpu|cuda|cuda:N");
   add_number(app, "--threads", o.threads, 0, kMostSize,
              "of all ranks, each at least one; 0: the cores that they may use")
-      ->group(group);
-}
-
-// One of two words.
-void add_choice(CLI::App& app, const std::string& flag, bool& value, const char* no,
-                const char* yes, const std::string& help) {
-  app.add_option_function<std::string>(
-         flag, [&value, yes](const std::string& text) { value = text == yes; }, help)
-      ->check(CLI::IsMember({no, yes}))
-      ->default_str(value ? yes : no)
-      ->group("Data parallelism");
-}
-
-void add_data_parallel(CLI::App& app, Options::DataParallel& o) {
-  const std::string group = "Data parallelism";
-  add_number(app, "--bucket-mb", o.bucket_mb,
-             "MiB of gradients that are summed over the ranks at a time; the first bucket has 1")
-      ->group(group);
-  add_choice(app, "--overlap", o.overlap, "off", "on",
-             "send buckets while backward runs, or all of them after it");
-  add_choice(
-      app, "--accumulate", o.layered, "plain", "layered",
-      "micro-batches one after another, or all through a layer before the next: more time to "
-      "send, more memory");
-  add_number(app, "--onebit-warmup", o.onebit_warmup, 0, kMostCount,
-             "steps of plain AdamW before signs are sent; 0: until the variance has settled")
-      ->group(group);
-  add_number(app, "--average-every", o.average_every, 0, kMostCount,
-             "each rank steps by its own gradients, and weights are averaged every so many steps; "
-             "0: gradients are summed in every step")
-      ->group(group);
-}
-
-void add_sharding(CLI::App& app, Options& o) {
-  const std::string group = "Sharding";
-  Options::Sharding& s = o.sharding;
-  add_number(app, "--zero", s.zero, 0, 3,
-             "ZeRO's stage: ranks divide nothing (0), the optimizer's state (1), gradients, too "
-             "(2), weights, too (3)")
-      ->group(group);
-  add_number(app, "--prefetch", s.prefetch, 0, kMostLayers,
-             "stage 3: layers ahead whose weights are on their way while a layer computes")
-      ->group(group);
-  add_number(app, "--live", s.live, 0, kMostElements,
-             "stage 3: most weights that are whole at a time; 0: no limit")
-      ->group(group);
-  add_number(app, "--reuse", s.reuse, 0, kMostElements,
-             "stage 3: weights that are used again within so many others stay whole")
-      ->group(group);
-  add_number(app, "--persist", s.persist, 0, kMostElements,
-             "stage 3: units of at most so many weights are always whole")
-      ->group(group);
-  app.add_option("--optimizer", o.optimizer,
-                 "Adafactor keeps row and column sums in place of Adam's second moment, and no "
-                 "first; 1-bit Adam sends signs of momentum once its variance has settled, and "
-                 "does not clip")
-      ->group(group)
-      ->check(CLI::IsMember({"adamw", "adafactor", "onebit-adam"}));
-  app.add_flag("--plan", o.plan,
-               "say what a step will hold and send on a rank, and at the end what it did")
       ->group(group);
 }
 
@@ -332,85 +244,6 @@ void require_alone(const Options& o) {
   if (!(o.peak >= 0)) fail(fmt::format("--peak is {}, expected 0 or more GFLOP/s", o.peak));
 }
 
-// Is the flag on this command line, not in an earlier run's config.json?
-bool is_given(const std::string& flag, int argc, const char* const* argv) {
-  return std::any_of(argv, argv + argc, [&](const std::string_view word) {
-    return word == flag || word.starts_with(flag + "=");
-  });
-}
-
-// What data-parallel flags ask of each other and of the run.
-void require_data_parallel(Options& o, int argc, const char* const* argv) {
-  const Options::DataParallel& d = o.data_parallel;
-  if (!(d.bucket_mb >= kLeastMegabytes && d.bucket_mb <= kMostMegabytes))
-    fail(fmt::format("--bucket-mb is {}, expected from {} to {}", d.bucket_mb, kLeastMegabytes,
-                     kMostMegabytes));
-  if (o.onebit_adam()) {
-    if (d.average_every > 0)
-      fail("--optimizer onebit-adam and --average-every: one sends every step, one does not");
-    if (o.given.contains("clip") && o.train.clip > 0)
-      fail(
-          fmt::format("--optimizer onebit-adam and --clip {}: gradients that are never summed "
-                      "cannot be clipped; --clip 0",
-                      o.train.clip));
-    if (o.train.model.dtype != DType::F32 && o.train.model.dtype != DType::BF16)
-      fail("--optimizer onebit-adam: --precision f32 or bf16 expected");
-    if (o.device != "cpu") fail("--optimizer onebit-adam and --device: it computes on the host");
-    if (o.meta && d.onebit_warmup == 0)
-      fail(
-          "--meta and --optimizer onebit-adam: without numbers nothing settles; --onebit-warmup "
-          "says after how many steps");
-    o.train.clip = 0;
-  } else if (d.onebit_warmup > 0) {
-    fail("--onebit-warmup: only beside --optimizer onebit-adam");
-  }
-  if (d.average_every == 0) return;
-  for (const char* flag : {"--bucket-mb", "--overlap"})
-    if (is_given(flag, argc, argv))
-      fail(fmt::format("{} and --average-every: local steps send no gradients", flag));
-  // The ranks have the same weights after an average only: a run ends with one.
-  const std::int64_t rest = o.train.steps % d.average_every;
-  if (rest != 0 && o.given.contains("steps"))
-    fail(
-        fmt::format("--steps {} and --average-every {}: expected a multiple, since a run ends with "
-                    "an average",
-                    o.train.steps, d.average_every));
-  if (rest != 0) o.train.steps += d.average_every - rest;
-}
-
-// What shards ask of the other flags.
-void require_sharding(Options& o, int argc, const char* const* argv) {
-  const Options::Sharding& s = o.sharding;
-  const auto given = [&](const char* flag) { return is_given(flag, argc, argv); };
-  if (s.zero < 3)
-    for (const char* flag : {"--prefetch", "--live", "--reuse", "--persist"})
-      if (given(flag)) fail(fmt::format("{}: only beside --zero 3, found --zero {}", flag, s.zero));
-  if (s.zero > 0) {
-    if (o.data_parallel.average_every > 0)
-      fail(
-          fmt::format("--zero {} and --average-every: ranks that step on their own each need all "
-                      "of the model",
-                      s.zero));
-    if (o.onebit_adam())
-      fail(
-          fmt::format("--zero {} and --optimizer onebit-adam: signs are of whole momenta", s.zero));
-    for (const char* flag : {"--bucket-mb", "--overlap"})
-      if (given(flag))
-        fail(fmt::format("{} and --zero {}: shards are sent unit by unit", flag, s.zero));
-  }
-  if (o.adafactor()) {
-    if (o.device != "cpu") fail("--optimizer adafactor and --device: it computes on the host");
-    if (o.data_parallel.average_every > 0)
-      fail("--optimizer adafactor and --average-every: its sums are not of one rank");
-    // Steps are relative to a parameter's size: rho times its root mean square.
-    if (!o.given.contains("learning-rate")) o.train.learning_rate = kRelativeStep;
-    if (!o.given.contains("min-learning-rate")) o.train.min_learning_rate = o.train.learning_rate;
-  }
-  if (!o.plan) return;
-  if (o.onebit_adam() || o.data_parallel.average_every > 0)
-    fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");
-}
-
 // Processes are counted by who started them; a run that is resumed may have more or fewer ranks.
 void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
   const std::optional<Processes> processes = started_processes();
@@ -446,61 +279,50 @@ void make_absolute(std::string& path) {
 
 std::string Options::to_json() const {
   const GptConfig& m = train.model;
-  const Json json{{"model",
-                   {{"layers", m.layers},
-                    {"heads", m.heads},
-                    {"width", m.width},
-                    {"context", m.context},
-                    {"vocabulary", m.vocabulary},
-                    {"dropout", m.dropout}}},
-                  {"training",
-                   {{"steps", train.steps},
-                    {"batch", train.batch},
-                    {"micro-batches", train.micro_batches},
-                    {"learning-rate", train.learning_rate},
-                    {"min-learning-rate", train.min_learning_rate},
-                    {"warmup", train.warmup_steps},
-                    {"weight-decay", train.weight_decay},
-                    {"beta1", train.beta1},
-                    {"beta2", train.beta2},
-                    {"clip", train.clip},
-                    {"seed", train.seed},
-                    {"precision", lower_name(m.dtype)},
-                    {"gradients", lower_name(train.gradient_dtype)},
-                    {"recompute", train.recompute.to_string()},
-                    {"ranks", ranks},
-                    {"device", device},
-                    {"threads", threads}}},
-                  {"data parallelism",
-                   {{"bucket-mb", data_parallel.bucket_mb},
-                    {"overlap", data_parallel.overlap ? "on" : "off"},
-                    {"accumulate", data_parallel.layered ? "layered" : "plain"},
-                    {"optimizer", optimizer},
-                    {"onebit-warmup", data_parallel.onebit_warmup},
-                    {"average-every", data_parallel.average_every}}},
-                  {"sharding",
-                   {{"zero", sharding.zero},
-                    {"prefetch", sharding.prefetch},
-                    {"live", sharding.live},
-                    {"reuse", sharding.reuse},
-                    {"persist", sharding.persist}}},
-                  {"data",
-                   {{"corpus", data.corpus},
-                    {"validation", data.validation},
-                    {"tokenizer", data.tokenizer},
-                    {"eval-interval", eval_interval},
-                    {"eval-windows", eval_windows}}},
-                  {"output",
-                   {{"checkpoint-interval", checkpoint_interval},
-                    {"keep", keep},
-                    {"trace", trace_steps},
-                    {"peak", peak}}},
-                  {"text",
-                   {{"sample", prompt},
-                    {"sample-tokens", sample.tokens},
-                    {"temperature", sample.temperature},
-                    {"top-k", sample.top_k},
-                    {"top-p", sample.top_p}}}};
+  Json json{{"model",
+             {{"layers", m.layers},
+              {"heads", m.heads},
+              {"width", m.width},
+              {"context", m.context},
+              {"vocabulary", m.vocabulary},
+              {"dropout", m.dropout}}},
+            {"training",
+             {{"steps", train.steps},
+              {"batch", train.batch},
+              {"micro-batches", train.micro_batches},
+              {"learning-rate", train.learning_rate},
+              {"min-learning-rate", train.min_learning_rate},
+              {"warmup", train.warmup_steps},
+              {"weight-decay", train.weight_decay},
+              {"beta1", train.beta1},
+              {"beta2", train.beta2},
+              {"clip", train.clip},
+              {"seed", train.seed},
+              {"precision", lower_name(m.dtype)},
+              {"gradients", lower_name(train.gradient_dtype)},
+              {"recompute", train.recompute.to_string()},
+              {"ranks", ranks},
+              {"device", device},
+              {"threads", threads}}},
+            {"data",
+             {{"corpus", data.corpus},
+              {"validation", data.validation},
+              {"tokenizer", data.tokenizer},
+              {"eval-interval", eval_interval},
+              {"eval-windows", eval_windows}}},
+            {"output",
+             {{"checkpoint-interval", checkpoint_interval},
+              {"keep", keep},
+              {"trace", trace_steps},
+              {"peak", peak}}},
+            {"text",
+             {{"sample", prompt},
+              {"sample-tokens", sample.tokens},
+              {"temperature", sample.temperature},
+              {"top-k", sample.top_k},
+              {"top-p", sample.top_p}}}};
+  const Json parallel = parallel_json(*this);
+  for (const auto& [group, flags] : parallel.items()) json[group] = flags;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -517,8 +339,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   Options o = defaults();
   add_model(app, o.train.model);
   add_training(app, o);
-  add_data_parallel(app, o.data_parallel);
-  add_sharding(app, o);
+  add_parallel_flags(app, o);
   add_data(app, o);
   add_output(app, o);
   add_sample(app, o);
@@ -539,8 +360,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     require_threads(o, argc, argv);
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
-    require_data_parallel(o, argc, argv);
-    require_sharding(o, argc, argv);
+    require_parallel(o, argc, argv);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
     known.validate(o.ranks);

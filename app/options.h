@@ -28,7 +28,7 @@ struct Options {
   GenerateOptions sample;        // of the text at each evaluation and at the end; tokens 0: none
   std::int64_t trace_steps = 3;  // steps, from the second on, that go into trace.json
   double peak = 0;       // GFLOP/s of all ranks that the speed is related to; 0: what is measured
-  int ranks = 1;         // that each hold the model and share every batch
+  int ranks = 1;         // of all degrees together
   std::string launcher;  // "mpirun": the ranks are to be processes; "threads", or empty
   std::string device = "cpu";  // of each rank: "cpu", "cuda" or "cuda:1"
   int threads = 0;             // of all ranks; 0: the cores that they may use
@@ -48,6 +48,13 @@ struct Options {
     std::int64_t live = 0;  // 0: no limit
     std::int64_t reuse = 0, persist = 0;
   } sharding;
+  struct Pipeline {                 // of train.pp stages a chunk
+    std::string schedule = "1f1b";  // 05_pipeline/pipelined.h
+    int chunks = 1;                 // stages of each rank
+    std::string again = "none";     // "arrival", "early": stages run forward again
+    double keep_mb = 0;             // MiB that micro-batches keep nevertheless
+  } pipeline;
+  int chunks() const { return pipeline.schedule == "zb-v" ? 2 : pipeline.chunks; }
   std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients
   bool onebit_adam() const { return optimizer == "onebit-adam"; }
   bool adafactor() const { return optimizer == "adafactor"; }

@@ -1,6 +1,7 @@
 #include "app/report_data.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -53,10 +54,38 @@ std::vector<StepRow> with_final_peaks(const RunLog& log) {
   return rows;
 }
 
+// Rows of [part, name, begin, end], in seconds from the first of all.
+Json timeline_of(std::span<const TimelineRow> rows) {
+  double first = std::numeric_limits<double>::infinity();
+  for (const TimelineRow& row : rows)
+    for (const TraceEvent& e : row.events) first = std::min(first, e.begin_seconds);
+  Json all = Json::array();
+  for (const TimelineRow& row : rows) {
+    Json events = Json::array();
+    for (const TraceEvent& e : row.events)
+      events.push_back({e.part, e.name, e.begin_seconds - first, e.end_seconds - first});
+    all.push_back({{"name", row.name}, {"events", std::move(events)}});
+  }
+  return all;
+}
+
 }  // namespace
 
+std::vector<TimelineRow> actions_of(std::span<const TimelineRow> rows) {
+  std::vector<TimelineRow> all;
+  for (const TimelineRow& row : rows) {
+    TimelineRow actions{row.name, {}};
+    for (const TraceEvent& e : row.events)
+      if (e.part == "forward" || e.part == "backward" || e.part == "weight gradient" ||
+          e.part == "optimizer" || e.name == "wait for a stage")
+        actions.events.push_back(e);
+    if (!actions.events.empty()) all.push_back(std::move(actions));
+  }
+  return all;
+}
+
 std::string report_data(const RunFacts& facts, const std::string& status, const RunLog& log,
-                        const Trace& trace) {
+                        const Trace& trace, std::span<const TimelineRow> timeline) {
   Json rows = Json::array(), samples = Json::array(), events = Json::array();
   for (const StepRow& row : with_final_peaks(log)) rows.push_back(Json::parse(to_json(row)));
   for (const Note& note : log.notes())
@@ -79,6 +108,7 @@ std::string report_data(const RunFacts& facts, const std::string& status, const 
                   {"rows", std::move(rows)},
                   {"parts", trace.seconds_by_part()},
                   {"memory", memory_of(last_step(trace))},
+                  {"timeline", timeline_of(timeline)},
                   {"prompt", facts.prompt},
                   {"samples", std::move(samples)},
                   {"events", std::move(events)}};

@@ -2,10 +2,13 @@
 // of the peak are those of the highest one that was measured until then.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "app/run_log.h"
 #include "common/core/trace.h"
+#include "common/train/timeline.h"
 
 namespace aisc {
 
@@ -23,7 +26,12 @@ struct RunFacts {
 
 // `status`: running, done, stopped or failed. Memory is that of the last step in the trace, if
 // `trace` watched a device; parts are the trace's.
+// `timeline`: what ranks that do different things did in one step; empty: there are none.
 std::string report_data(const RunFacts& facts, const std::string& status, const RunLog& log,
-                        const Trace& trace);
+                        const Trace& trace, std::span<const TimelineRow> timeline = {});
+
+// Of what gather_timeline() returns: what the threads of ranks computed, by action of a pipeline's
+// schedule, and the updates between.
+std::vector<TimelineRow> actions_of(std::span<const TimelineRow> rows);
 
 }  // namespace aisc

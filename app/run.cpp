@@ -12,6 +12,7 @@
 #include "app/run_folder.h"
 #include "app/saved_model.h"
 #include "app/terminal_text.h"
+#include "app/whole_model.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
@@ -40,11 +41,12 @@ GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenize
 
 // The rank's validation windows in parts of a micro-batch, so that evaluating takes no more memory
 // than training. They are there in every step, and no activations of it: workspace.
-std::vector<Batch> validation_batches(const Rank& rank, const Options& options, TokenView tokens) {
+std::vector<Batch> validation_batches(const Rank& rank, const Communicator& data_ranks,
+                                      const Options& options, TokenView tokens) {
   Device& device = rank.device;
   const Batch all = even_windows(tokens, options.train.model.context, options.eval_windows, device);
-  const int ranks = rank.world.size();
-  const SampleRange mine = part_of({0, options.eval_windows}, rank.world.rank(), ranks);
+  const int ranks = data_ranks.size();
+  const SampleRange mine = part_of({0, options.eval_windows}, data_ranks.rank(), ranks);
   const std::int64_t part = options.train.batch / ranks / options.train.micro_batches;
   std::vector<Batch> batches;
   for (std::int64_t begin = mine.begin; begin < mine.end; begin += part) {
@@ -94,7 +96,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
       dataset_(dataset),
       trainer_(rank, options.train, std::move(parts)),
       sampler_(dataset.training(), options.train.model.context, options.train.seed),
-      validation_(validation_batches(rank, options, dataset.validation())),
+      validation_(validation_batches(rank, trainer_.data_ranks(), options, dataset.validation())),
       state_{.config = options.to_json(), .command = facts.command, .corpus_hash = dataset.hash()},
       facts_(facts),
       peak_(peak),
@@ -147,9 +149,10 @@ void Run::describe() {
   const bool bytes = tokenizer && tokenizer->hash() == Tokenizer::bytes().hash();
   const TokenView some =
       dataset_.validation().part(0, std::min<std::int64_t>(1 << 20, dataset_.validation().size()));
-  facts_.title = fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
-                             static_cast<double>(trainer_.parameters().parameter_count()) / 1e6,
-                             model().layers, model().width);
+  facts_.title =
+      fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
+                  static_cast<double>(WholeModel(rank_, trainer_).parameter_count()) / 1e6,
+                  model().layers, model().width);
   facts_.command = state_.command;
   facts_.config = state_.config;
   facts_.steps = options_.train.steps;
@@ -158,12 +161,13 @@ void Run::describe() {
   facts_.precision = name_of(model().dtype);
   facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
   facts_.prompt = options_.prompt;
-  const int ranks = rank_.world.size();
+  const int ranks = rank_.world.size(), pp = options_.train.pp;
+  const std::string stages = pp > 1 ? fmt::format(" in {} stages", pp) : "";
   say(fmt::format(
       "{}; {} in {}, {}{}{} threads", facts_.title,
       options_.data.corpus.empty() ? "the course's handouts and documents" : options_.data.corpus,
       facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
-      ranks > 1 ? fmt::format("{} ranks, ", ranks) : "", facts_.threads));
+      ranks > 1 ? fmt::format("{} ranks{}, ", ranks, stages) : "", facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
   if (planned_) say("\n" + plan_text(options_.train, ranks, *planned_));
 }
@@ -200,7 +204,7 @@ StepRow Run::one_step() {
 // The text that the model writes by now.
 void Run::add_sample(std::int64_t step) {
   const Tokenizer* tokenizer = dataset_.tokenizer();
-  if (!tokenizer || options_.sample.tokens == 0) return;
+  if (!tokenizer || options_.sample.tokens == 0 || !has_whole_model()) return;
   const auto span = rank_.trace.span("sample");
   const auto tokens = generate(
       rank_, trainer_.model(), model(), tokenizer->encode(options_.prompt),
@@ -218,7 +222,8 @@ void Run::write_results(const std::string& status) {
     if (row.evaluated()) validation.push_back({row.step, row.validation_loss});
   }
   write_file(file("loss.svg"), loss_svg(training, validation, facts_.title));
-  write_file(file("report.html"), report_html(report_data(facts_, status, *log_, rank_.trace)));
+  write_file(file("report.html"),
+             report_html(report_data(facts_, status, *log_, rank_.trace, timeline_)));
   results_seconds_ = rank_.clock.now();
   results_cost_seconds_ = results_seconds_ - begin;
 }
@@ -258,6 +263,8 @@ void Run::loop(Progress& progress) {
     const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches
     rank_.trace.record(before >= 1 && before <= options_.trace_steps);
     StepRow row = one_step();
+    if (before == 1 && rank_.trace.is_recording() && !has_whole_model())
+      timeline_ = actions_of(gather_timeline(rank_));  // of one step
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
     const Asked now = asked();
     last = row.step == steps || (now.to_stop && ranks_agree());
@@ -334,7 +341,8 @@ void Run::add_communication() {
 }
 
 StreamedText Run::last_sample() {
-  if (!is_complete() || !dataset_.tokenizer() || options_.sample.tokens == 0) return {};
+  if (!is_complete() || !dataset_.tokenizer() || options_.sample.tokens == 0 || !has_whole_model())
+    return {};
   if (is_first_rank()) say("\n--- a sample ---");
   const StreamedText sample =
       stream_text(rank_, trainer_.model(), model(), *dataset_.tokenizer(), options_.prompt,
@@ -352,6 +360,8 @@ void Run::conclude(double seconds) {
   const StreamedText sample = last_sample();
   if (sample.tokens > 0) write_file(file("sample.txt"), options_.prompt + sample.text);
   if (planned_) say("\n" + plan_text(options_.train, rank_.world.size(), *planned_, &measured_));
+  if (!has_whole_model())
+    say("No rank has the whole model, and no text was written: ./aisc train --from " + folder_);
   say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
   if (!is_complete()) say("To go on: ./aisc train --resume " + folder_);
 }

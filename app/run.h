@@ -69,6 +69,7 @@ class Run {
   StreamedText last_sample();
   // Where ranks take part in each other's passes, all write the text that rank 0 keeps.
   bool writes_text() const { return is_first_rank() || trainer_.reducer().joins_forward(); }
+  bool has_whole_model() const { return options_.train.pp == 1; }
   Hooks text_hooks() const {
     return trainer_.reducer().joins_forward() ? trainer_.hooks() : Hooks();
   }
@@ -89,7 +90,8 @@ class Run {
   RunFacts facts_;
   PeakMeter& peak_;
   const StepBooks* planned_;
-  StepBooks measured_;  // of the last step
+  StepBooks measured_;                 // of the last step
+  std::vector<TimelineRow> timeline_;  // of a pipeline, rank 0's
   std::string folder_;
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
 

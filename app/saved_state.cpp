@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/agreement.h"
+#include "app/whole_model.h"
 #include "common/core/error.h"
 #include "formats/json_file.h"
 
@@ -25,6 +26,7 @@ struct SavedTensor {
   std::vector<GlobalRun> runs;  // from where in `value` to where in the whole
   std::string parameter;        // whose part it is; "": it is no part
   bool is_own = false;          // this rank's alone
+  bool is_written_here = false;
 };
 
 SavedTensor whole_of(const std::string& name, const View& value) {
@@ -33,13 +35,12 @@ SavedTensor whole_of(const std::string& name, const View& value) {
           .runs = {{0, 0, value.count()}}};
 }
 
-// How many weights the slice of a state has; -1: it is of none.
-std::int64_t slice_count(const Optimizer& optimizer, const Optimizer::State& state) {
+// The slice of a state; null: it is of none.
+const OptimizerSlice* slice_of(const Optimizer& optimizer, const Optimizer::State& state) {
   if (state.parameter)
     for (const OptimizerSlice& slice : optimizer.slices())
-      if (slice.parameter == state.parameter && slice.begin == state.begin)
-        return slice.weight.count();
-  return -1;
+      if (slice.parameter == state.parameter && slice.begin == state.begin) return &slice;
+  return nullptr;
 }
 
 // What this rank has, in the order of Optimizer::state(); then its own.
@@ -47,25 +48,28 @@ std::vector<SavedTensor> saved_by(int rank, const Trainer& trainer) {
   const Optimizer& optimizer = trainer.optimizer();
   std::vector<SavedTensor> all;
   for (const Optimizer::State& s : optimizer.state()) {
-    const std::int64_t weights = slice_count(optimizer, s);
+    const OptimizerSlice* slice = slice_of(optimizer, s);
+    const std::int64_t weights = slice ? slice->weight.count() : -1;
     if (weights == s.value.count()) {
       const Shape flat{s.parameter->global_shape.count()};
       all.push_back({.tensor = {s.name, s.value.dtype(), flat},
                      .value = s.value,
                      .runs = global_runs(*s.parameter, {s.begin, s.begin + weights}),
-                     .parameter = s.parameter->name});
-    } else if (weights >= 0 && trainer.reducer().divides()) {
+                     .parameter = s.parameter->name,
+                     .is_written_here = trainer.writes(*slice)});
+    } else if (weights >= 0 && trainer.divides()) {
       fail(
           fmt::format("\"{}\" has {} numbers for the {} weights of a slice, expected one for each: "
                       "else it cannot be put together of the ranks' slices",
                       s.name, s.value.count(), weights));
     } else {
       all.push_back(whole_of(s.name, s.value));
+      all.back().is_written_here = rank == 0;
     }
   }
   for (const Optimizer::State& s : optimizer.own_state()) {
     all.push_back(whole_of(fmt::format("{}@{}", s.name, rank), s.value));
-    all.back().is_own = true;
+    all.back().is_own = all.back().is_written_here = true;
   }
   return all;
 }
@@ -166,13 +170,10 @@ void write_state(const Rank& rank, const std::string& path, const Trainer& train
   Contents contents;
   for (const std::string& text : all_texts(world, packed(mine)))  // comm: what each rank has
     contents.add(text);
-  FileOfRanks file(world, path, contents.in_order(trainer.parameters().parameters()));
-  const auto is_written_here = [&](const SavedTensor& s) {
-    return s.is_own || world.rank() == 0 || (trainer.reducer().divides() && !s.parameter.empty());
-  };
+  FileOfRanks file(world, path, contents.in_order(WholeModel(rank, trainer).parameters()));
   file.attempt([&](SafetensorsParts& parts) {
     for (const SavedTensor& s : mine) {
-      if (!is_written_here(s)) continue;
+      if (!s.is_written_here) continue;
       ConstView value = s.value;
       Tensor copy;
       if (!value.device().is_host()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/agreement.h"
+#include "app/whole_model.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "formats/gpt2_weights.h"
@@ -24,15 +25,14 @@ struct Piece {
 // By parameter, in the order of the store's.
 using Pieces = std::vector<std::vector<Piece>>;
 
-const std::vector<Parameter*>& parameters_of(const Trainer& trainer) {
-  return trainer.parameters().parameters();
-}
-
-Pieces pieces_of(const Trainer& trainer) {
-  const std::vector<Parameter*>& parameters = parameters_of(trainer);
+// Of the slices that this rank writes.
+Pieces pieces_of(const Trainer& trainer, const std::vector<Parameter*>& parameters) {
   Pieces pieces(parameters.size());
   for (const OptimizerSlice& slice : trainer.optimizer().slices()) {
-    const auto at = std::find(parameters.begin(), parameters.end(), slice.parameter);
+    if (!trainer.writes(slice)) continue;
+    const auto at = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter* p) {
+      return p->name == slice.parameter->name;
+    });
     assert(at != parameters.end());
     for (const GlobalRun& run :
          global_runs(*slice.parameter, {slice.begin, slice.begin + slice.weight.count()}))
@@ -86,9 +86,13 @@ void require_each_once(const std::vector<Parameter*>& parameters, const std::vec
 class Divided {
  public:
   // Collective.
-  Divided(const Rank& rank, const Trainer& trainer, Device& host)
-      : rank_(rank), trainer_(trainer), host_(host), mine_(pieces_of(trainer)) {
-    const std::vector<Parameter*>& parameters = parameters_of(trainer);
+  Divided(const Rank& rank, const Trainer& trainer, const std::vector<Parameter*>& parameters,
+          Device& host)
+      : rank_(rank),
+        parameters_(parameters),
+        dtype_(trainer.config().model.dtype),
+        host_(host),
+        mine_(pieces_of(trainer, parameters)) {
     for (const std::string& text :
          all_texts(rank.world, packed(mine_)))  // comm: which elements each rank has
       held_.push_back(unpacked(text, parameters.size()));
@@ -98,12 +102,11 @@ class Divided {
   // Of the parameters first .. first + N - 1 this rank's, number first + rank, put together; empty:
   // there is none for it. Collective: each rank sends what it has of the others'.
   Tensor put_together(std::size_t first) const {
-    const std::vector<Parameter*>& parameters = parameters_of(trainer_);
+    const std::vector<Parameter*>& parameters = parameters_;
     const int self = rank_.world.rank();
     const std::size_t own = first + static_cast<std::size_t>(self);
     Tensor whole;
-    if (own < parameters.size())
-      whole = Tensor(parameters[own]->global_shape, trainer_.config().model.dtype, host_);
+    if (own < parameters.size()) whole = Tensor(parameters[own]->global_shape, dtype_, host_);
     std::vector<Transfer> transfers;
     for (int other = 0; other < rank_.world.size(); ++other) {
       const std::size_t theirs = first + static_cast<std::size_t>(other);
@@ -136,7 +139,8 @@ class Divided {
   }
 
   const Rank& rank_;
-  const Trainer& trainer_;
+  const std::vector<Parameter*>& parameters_;
+  const DType dtype_;
   Device& host_;
   const Pieces mine_;
   std::vector<Pieces> held_;  // by rank, without weights
@@ -148,14 +152,15 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
                    std::int32_t end_of_text, Device& host) {
   Communicator& world = rank.world;
   const GptConfig& config = trainer.config().model;
-  if (!trainer.reducer().divides())
+  if (!trainer.divides())
     return on_all_ranks(world, [&] {
       if (world.rank() == 0) write_gpt2_weights(folder, config, trainer.parameters(), end_of_text);
     });
-  const Divided divided(rank, trainer, host);
-  const Gpt2Outline outline = gpt2_outline(config, trainer.parameters(), config.dtype, end_of_text);
+  const WholeModel whole(rank, trainer);
+  const std::vector<Parameter*>& parameters = whole.parameters();
+  const Divided divided(rank, trainer, parameters, host);
+  const Gpt2Outline outline = gpt2_outline(config, whole.store(), config.dtype, end_of_text);
   FileOfRanks file(world, folder + "/model.safetensors", outline.tensors, outline.metadata);
-  const std::vector<Parameter*>& parameters = parameters_of(trainer);
   for (std::size_t i = 0; i < parameters.size(); i += static_cast<std::size_t>(world.size())) {
     const Tensor ours = divided.put_together(i);
     if (!ours) continue;

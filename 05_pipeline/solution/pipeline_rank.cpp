@@ -29,6 +29,20 @@ Schedule checked(Schedule schedule, const Communicator& pp, const Model& model) 
   return schedule;
 }
 
+// Of the trace: see app/report/page.js and timelines.
+const char* part_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::Forward:
+      return "forward";
+    case ActionKind::Backward:
+      return "backward";
+    case ActionKind::WeightGradient:
+      return "weight gradient";
+    default:
+      return "update";
+  }
+}
+
 // Of all chunks forward: for windows that nobody trains on.
 Schedule forward_alone(const Schedule& of, int micro_batches) {
   Schedule schedule{.name = "forward", .micro_batches = micro_batches, .stage_of = of.stage_of};
@@ -65,7 +79,8 @@ class PipelineRank::Running {
     loss_factor_ = loss_factor;
     for (std::size_t i = 0; i < list_.size(); ++i) {
       const Action& a = list_[i];
-      const auto span = of_.rank_.trace.span("other", to_string(a, handovers_.schedule().chunks()));
+      const auto span =
+          of_.rank_.trace.span(part_of(a.kind), to_string(a, handovers_.schedule().chunks()));
       if (a.kind == ActionKind::Forward) forward(i, a);
       if (a.kind == ActionKind::Backward) backward(i, a);
       if (a.kind == ActionKind::WeightGradient) weight_gradient(a);

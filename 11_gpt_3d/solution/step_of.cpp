@@ -1,6 +1,7 @@
 #include "11_gpt_3d/step_of.h"
 
 #include <cmath>
+#include <utility>
 
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
@@ -8,6 +9,7 @@
 #include "03_data_parallel/onebit_adam.h"
 #include "04_sharding/adafactor.h"
 #include "04_sharding/sharded_units.h"
+#include "05_pipeline/pipelined.h"
 
 namespace aisc {
 namespace {
@@ -18,6 +20,15 @@ ShardOptions shards_of(const Options::Sharding& s) {
                      .live = s.live > 0 ? s.live : GatherOptions::kAll,
                      .reuse = s.reuse,
                      .persist = s.persist}};
+}
+
+PipelineChoice pipeline_of(const Options::Pipeline& p) {
+  return {.schedule = p.schedule,
+          .chunks = p.chunks,
+          .again = p.again == "none"    ? Again::Never
+                   : p.again == "early" ? Again::Early
+                                        : Again::OnArrival,
+          .keep_bytes = std::llround(p.keep_mb * (1 << 20))};
 }
 
 // Its steps are the schedule's, relative to each parameter's size.
@@ -47,9 +58,15 @@ StepParts step_of(const Options& options) {
     parts = onebit_adam(d.onebit_warmup, buckets);
   else if (d.average_every > 0)
     parts = local_steps(d.average_every, options.train.batch);
-  else if (options.ranks > 1)
+  else if (options.ranks > options.train.pp)
     parts.reducer = bucketed(buckets);
   if (d.layered) parts.loop = layered;
+  if (options.train.pp > 1) {
+    const PipelineChoice choice = pipeline_of(options.pipeline);
+    find_schedule(choice, options.train.pp,  // says at once what cannot be
+                  static_cast<int>(options.train.micro_batches));
+    parts = pipelined(choice, std::move(parts));
+  }
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;

@@ -214,6 +214,36 @@ function drawParts() {
   });
 }
 
+function drawTimeline() {
+  const rows = list(data.timeline).filter((row) => list(row.events).length > 0);
+  if (rows.length === 0) return;
+  const end = Math.max(...rows.flatMap((row) => row.events.map((event) => Number(event[3]) || 0)));
+  if (!(end > 0)) return;
+  const card = section('One step on all ranks',
+    `${format(end, 'seconds')}: forward, backward, weight gradient, update, waiting`, 'wide');
+  const picture = svg('svg', {role: 'img', 'aria-label':
+    `What each of ${rows.length} ranks did in one step of ${format(end, 'seconds')}`});
+  card.append(picture);
+  whenSized(card, (width) => {
+    const [left, line] = [70, 26];
+    const x = (seconds) => left + ((width - left) * seconds) / end;
+    picture.setAttribute('viewBox', `0 0 ${width} ${line * rows.length + 6}`);
+    picture.replaceChildren(...rows.flatMap((row, i) => [
+      svg('text', {x: 0, y: line * i + 17}, String(row.name)),
+      ...[...row.events].sort((a, b) => (b[3] - b[2]) - (a[3] - a[2])).flatMap((event) => {
+        const [part, name, begin, until] = event;
+        const box = {x: x(begin), width: Math.max(0.5, x(until) - x(begin)), y: line * i + 3};
+        const action = svg('rect', {...box, height: line - 6,
+          class: `action ${String(part).replace(' ', '-')}`});
+        action.append(svg('title', {}, `${name}: ${format(until - begin, 'seconds')}`));
+        if (box.width < 8 * String(name).length || part === 'communication') return [action];
+        return [action, svg('text', {class: 'in-action', 'text-anchor': 'middle',
+          x: box.x + box.width / 2, y: line * i + 17}, String(name))];
+      }),
+    ]));
+  });
+}
+
 // ---- how to have it again ----
 
 function drawConfiguration() {
@@ -271,8 +301,8 @@ function drawFooter() {
     `arrow keys. The numbers of every step are in metrics.jsonl.${kept}`));
 }
 
-for (const draw of [drawHeader, drawLoss, drawSamples, drawSteps, drawMemory, drawParts, drawEvents,
-  drawConfiguration, drawCommand, drawFooter]) {
+for (const draw of [drawHeader, drawLoss, drawSamples, drawSteps, drawMemory, drawTimeline, drawParts,
+  drawEvents, drawConfiguration, drawCommand, drawFooter]) {
   try {
     draw();
   } catch (error) {

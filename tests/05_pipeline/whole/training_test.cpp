@@ -69,5 +69,73 @@ std::vector<Case> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Schedules, Synchronous, ::testing::ValuesIn(cases()));
 
+// Ranks that have the same stages divide the batch, and with ZeRO what they hold of them.
+struct Grid {
+  int dp, pp, zero;
+  std::string schedule;
+};
+std::ostream& operator<<(std::ostream& out, const Grid& g) {
+  return out << "dp " << g.dp << " pp " << g.pp << " zero " << g.zero << " " << g.schedule;
+}
+class DataAndPipeline : public ::testing::TestWithParam<Grid> {};
+
+TEST_P(DataAndPipeline, LeavesWhatOneRankLeaves) {
+  const Grid& g = GetParam();
+  TrainConfig config = config_of(g.pp, 3);
+  config.batch = 9;  // two pipelines: 4 and 5 samples
+  const StepParts parts = g.zero > 0 ? sharded({.stage = g.zero}) : StepParts{};
+  EXPECT_TRUE(same_steps(serial(config), run_layout({.ranks = g.dp * g.pp}, config, 2,
+                                                    pipelined({.schedule = g.schedule}, parts))));
+}
+INSTANTIATE_TEST_SUITE_P(Grids, DataAndPipeline,
+                         ::testing::Values(Grid{2, 2, 0, "1f1b"}, Grid{2, 3, 0, "gpipe"},
+                                           Grid{3, 2, 0, "zb-h2"}, Grid{2, 2, 1, "1f1b"},
+                                           Grid{2, 2, 1, "zb-h1"}, Grid{2, 2, 1, "zb-v"},
+                                           Grid{2, 2, 2, "1f1b"}, Grid{3, 2, 3, "1f1b"},
+                                           Grid{2, 2, 3, "gpipe"}));
+
+TEST(Pipeline, EvaluatesAsOneRank) {
+  for (const Case& c : {Case{"1f1b", 3, 2}, Case{"interleaved", 2, 2, 2}, Case{"zb-v", 2, 2, 2}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const TrainConfig config = config_of(c.pp, c.micro_batches);
+    const auto loss = [&](const TrainConfig& of, int ranks, const StepParts& parts) {
+      double result = 0;
+      launch(launch_options({.ranks = ranks}), [&](Rank rank) {
+        const Trainer trainer(rank, of, parts);
+        std::vector<Batch> windows;
+        const auto text = some_text();
+        const BatchSampler data(text, of.model.context, 7);
+        for (const std::int64_t first : {0, 3, 5})
+          windows.push_back(data.batch(rank.device, first, 2));
+        const double mean = trainer.evaluate(windows);
+        if (rank.world.rank() == 0) result = mean;
+      });
+      return result;
+    };
+    TrainConfig alone = config;
+    alone.pp = 1;
+    EXPECT_NEAR(loss(config, c.pp, pipelined({.schedule = c.schedule, .chunks = c.chunks})),
+                loss(alone, 1, {}), 1e-12);
+  }
+}
+
+TEST(Pipeline, CountsTheNormOfTheWholeModelOnce) {
+  const std::vector<std::uint8_t> text = some_text();
+  const auto norm = [&](const TrainConfig& config, const StepParts& parts) {
+    double result = 0;
+    launch(launch_options({.ranks = config.pp}), [&](Rank rank) {
+      Trainer trainer(rank, config, parts);
+      const double found =
+          trainer.step(BatchSampler(text, config.model.context, config.seed)).gradient_norm;
+      if (rank.world.rank() == 0) result = found;
+    });
+    return result;
+  };
+  TrainConfig alone = config_of(1, 2);
+  const double serial_norm = norm(alone, {});
+  for (const int pp : {2, 4})
+    EXPECT_NEAR(norm(config_of(pp, 2), pipelined({})), serial_norm, 1e-12 * serial_norm) << pp;
+}
+
 }  // namespace
 }  // namespace aisc

@@ -1,0 +1,27 @@
+// The parameters of a whole model, in its order, on ranks that may have stages of it: declared,
+// without memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/train/trainer.h"
+
+namespace aisc {
+
+class WholeModel {
+ public:
+  WholeModel(const Rank& rank, const Trainer& trainer)
+      : model_(make_gpt(rank, trainer.config().model)),
+        store_(rank.device, make_units(model_), {.values = false, .gradients = false}) {}
+
+  const ParameterStore& store() const { return store_; }
+  const std::vector<Parameter*>& parameters() const { return store_.parameters(); }
+  std::int64_t parameter_count() const { return store_.parameter_count(); }
+
+ private:
+  Model model_;
+  ParameterStore store_;
+};
+
+}  // namespace aisc
