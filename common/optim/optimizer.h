@@ -15,7 +15,7 @@ namespace aisc {
 // A run of weights and its gradient: a whole parameter, or the part of one that a rank looks after.
 struct OptimizerSlice {
   std::string name;
-  View weight;         // (n), the model's type
+  View weight;    // (n), the model's type
   View gradient;  // (n), the weight's type or F32
   bool decay = false;
   // Elements begin .. begin + n of this parameter, as this rank has it; null: of none that is

@@ -201,6 +201,32 @@ TEST(Report, SharesAreThoseOfTheHighestPeakOfTheirProcess) {
   EXPECT_TRUE(Json::parse(to_json(log.rows()[1]))["utilisation"].is_null()) << "as it was then";
 }
 
+TEST(Report, TimelineHasTheActionsOfEachRank) {
+  const auto event = [](const char* name, const char* part, double begin, double end) {
+    return TraceEvent{name, part, begin, end, 0};
+  };
+  const TimelineRow rows[] = {
+      {"rank 0", {event("blocks.0", "product", 5, 6), event("F0", "forward", 5, 7)}},
+      {"rank 0, world", {event("all_reduce", "world", 5, 7)}},
+      {"rank 1",
+       {event("wait for a stage", "communication", 4, 7), event("sum", "communication", 9, 10),
+        event("B0", "backward", 7, 8), event("W0", "weight gradient", 8, 8.5),
+        event("optimizer", "optimizer", 10, 11)}}};
+  const TemporaryFolder folder;
+  const RunLog log(folder.path());
+  const RunFacts facts{.config = "{}"};
+  Clock clock = Clock::wall();
+  const Json data =
+      Json::parse(report_data(facts, "done", log, Trace(clock), actions_of(rows)))["timeline"];
+  ASSERT_EQ(data.size(), 2u);
+  EXPECT_EQ(data[0]["name"], "rank 0");
+  EXPECT_EQ(data[0]["events"], Json::parse(R"([["forward", "F0", 1.0, 3.0]])"));
+  EXPECT_EQ(data[1]["events"], Json::parse(R"([["communication", "wait for a stage", 0.0, 3.0],
+                            ["backward", "B0", 3.0, 4.0], ["weight gradient", "W0", 4.0, 4.5],
+                            ["optimizer", "optimizer", 6.0, 7.0]])"));
+  EXPECT_EQ(Json::parse(report_data(facts, "done", log, Trace(clock)))["timeline"], Json::array());
+}
+
 TEST(Report, SmoothedLossIsAMeanOverNeighboursThatStartsAtTheFirst) {
   Json data = {{"rows", Json::array()}};
   for (int step = 1; step <= 400; ++step) data["rows"].push_back(row(step, step % 2 ? 1.0 : 3.0));

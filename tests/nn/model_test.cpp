@@ -258,5 +258,81 @@ TEST(Gpt, InStagesIsTheWholeModel) {
       {"blocks 1 to 3 of 2"}));
 }
 
+// Blocks 0 and 2 of 3 on one rank, block 1 on another: layers of two stages in one model.
+TEST(GptStages, OfOneRankAreRangesOfItsLayers) {
+  TestWorld world;
+  GptConfig config = odd_config(DType::F64, 0.2);
+  config.layers = 3;
+  TestGpt whole(world, config);
+  const Tensor tokens = random_tokens(world.device, 2, 11, 13, 4);
+  const double loss = forward_backward(whole.model, tokens, tokens, {}, 0.5);
+
+  const std::vector<BlockRange> outer{{0, 1}, {2, 3}}, inner{{1, 2}};
+  Model a = make_gpt(world.rank, config, gpt2_parts(), outer);
+  Model b = make_gpt(world.rank, config, gpt2_parts(), inner);
+  ASSERT_EQ(a.stages.size(), 2u);
+  EXPECT_EQ(a.stages[0].begin, 0u);
+  EXPECT_EQ(a.stages[0].end, 4u) << "table, positions, dropout and a block";
+  EXPECT_EQ(a.stages[1].end, 7u) << "a block, the norm and the head";
+  EXPECT_TRUE(a.loss);
+  EXPECT_FALSE(b.loss);
+  std::map<std::string, const Parameter*> known;
+  for (const Parameter* p : whole.store.parameters()) known[p->name] = p;
+  ParameterStore of_a = store_of(world, a), of_b = store_of(world, b);
+  for (const ParameterStore* store : {&of_a, &of_b})
+    for (const Parameter* p : store->parameters()) {
+      EXPECT_EQ(p->tied, Tied::No) << p->name;
+      world.device.copy(p->value(), known.at(p->name)->value());
+    }
+  struct Seen final : LayerHook {
+    std::vector<std::size_t> layers;
+    void before_forward(std::size_t layer, const Pass&) override { layers.push_back(layer); }
+    void after_backward(std::size_t layer, const Pass&) override { layers.push_back(layer); }
+  } seen;
+  LayerHook* const hooks[] = {&seen};
+  std::vector<Saved> saved_0(4), saved_1(1), saved_2(3), of_loss(1);
+  Tensor x = forward_layers(a, a.stages[0], tokens.share(), saved_0, {}, hooks);
+  x = forward_layers(b, std::move(x), saved_1, {});
+  x = forward_layers(a, a.stages[1], std::move(x), saved_2, {}, hooks);
+  EXPECT_EQ(a.loss->forward(std::move(x), tokens, of_loss[0]), loss);
+  Tensor dx =
+      backward_layers(a, a.stages[1], a.loss->backward(of_loss[0], 0.5), saved_2, {}, hooks);
+  dx = backward_layers(b, std::move(dx), saved_1, {});
+  backward_layers(a, a.stages[0], std::move(dx), saved_0, {}, hooks);
+  EXPECT_EQ(seen.layers, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1, 0}));
+  for (const ParameterStore* store : {&of_a, &of_b})
+    for (const Parameter* p : store->parameters())
+      EXPECT_TRUE(same_bits(p->grad(), known.at(p->name)->grad())) << p->name;
+}
+
+TEST(GptStages, SayWhichTableIsTied) {
+  TestWorld world;
+  const GptConfig config = odd_config();
+  const auto table_of = [&](const BlockRange& blocks) {
+    const Model model = make_gpt(world.rank, config, gpt2_parts(), blocks);
+    for (const auto& layer : model.layers)
+      for (const Parameter* p : layer->parameters())
+        if (p->name == "wte.weight") return p->tied;
+    return Tied::No;
+  };
+  EXPECT_EQ(table_of({0, 1}), Tied::First);
+  EXPECT_EQ(table_of({1, 2}), Tied::Last);
+  EXPECT_EQ(table_of({0, 2}), Tied::No);
+}
+
+TEST(GptStages, HaveToFollowOneAnother) {
+  TestWorld world;
+  const GptConfig config = odd_config();
+  const auto make = [&](const std::vector<BlockRange>& stages) {
+    return [&world, &config, stages] { make_gpt(world.rank, config, gpt2_parts(), stages); };
+  };
+  EXPECT_TRUE(error_says(make({}), {"no stages"}));
+  EXPECT_TRUE(
+      error_says(make({{0, 2}, {1, 2}}), {"blocks 1 to 2 of 2, behind a stage that ends at 2"}));
+  EXPECT_TRUE(error_says(make({{0, 2}, {2, 2}}), {"blocks 2 to 2 of 2, behind"}));
+  EXPECT_TRUE(
+      error_says(make({{0, 1}, {0, 2}}), {"blocks 0 to 2 of 2, behind a stage that ends at 1"}));
+}
+
 }  // namespace
 }  // namespace aisc

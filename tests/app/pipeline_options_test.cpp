@@ -1,0 +1,99 @@
+// Flags of a pipeline: which go together, and what they mean when they are not given.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/options.h"
+
+namespace aisc {
+namespace {
+
+using Flags = std::vector<const char*>;
+
+ParsedOptions parse(Flags flags, const std::string& earlier = "{}") {
+  flags.insert(flags.begin(), "train_gpt");
+  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
+}
+
+// What is printed about flags that are refused.
+std::string refusal(const Flags& flags) {
+  testing::internal::CaptureStderr();
+  const auto parsed = parse(flags);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(parsed.options);
+  EXPECT_NE(parsed.exit_code, 0);
+  return said.substr(0, said.find('\n'));
+}
+
+TEST(PipelineOptions, SayWhichFlagsDoNotGoTogether) {
+  const std::pair<Flags, const char*> refused[] = {
+      {{"--schedule", "gpipe"}, "--schedule: only beside --pp"},
+      {{"--chunks=2"}, "--chunks: only beside --pp"},
+      {{"--recompute-stages", "early"}, "--recompute-stages: only beside --pp"},
+      {{"--keep-mb", "4"}, "--keep-mb: only beside --pp"},
+      {{"--ranks", "3", "--pp", "2"}, "3 ranks are no multiple of pp 2: each stage has as many"},
+      {{"--ranks", "2", "--pp", "2", "--accumulate", "layered"},
+       "--pp 2 and --accumulate layered: the schedule says when micro-batches pass the layers"},
+      {{"--ranks", "2", "--pp", "2", "--average-every", "4"},
+       "--pp 2 and --average-every: each step sums the gradients of the ranks that have the same "
+       "stage"},
+      {{"--ranks", "2", "--pp", "2", "--optimizer", "onebit-adam"},
+       "--pp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"},
+      {{"--ranks", "2", "--pp", "2", "--optimizer", "adafactor"},
+       "--pp 2 and --optimizer adafactor: its sums cannot be put together of stages"},
+      {{"--ranks", "2", "--pp", "2", "--plan"},
+       "--pp 2 and --plan: ranks of a pipeline do not hold the same"},
+      {{"--ranks", "2", "--pp", "2", "--keep-mb", "-1"},
+       "--keep-mb is -1, expected from 0 to 1000000"},
+      {{"--ranks", "2", "--pp", "2", "--keep-mb", "4"},
+       "--keep-mb: only beside --recompute-stages"},
+      {{"--ranks", "2", "--pp", "2", "--schedule", "pipedream", "--clip", "0.5"},
+       "--schedule pipedream and --clip 0.5: a stage that updates while others compute cannot clip "
+       "by the norm of all; --clip 0"},
+      {{"--ranks", "2", "--pp", "2", "--schedule", "2bw", "--zero", "1"},
+       "--pp 2 and --zero: weights of several versions are kept whole where updates do not wait"},
+      {{"--ranks", "4", "--pp", "2", "--schedule", "zb-h1", "--zero", "2"},
+       "--pp 2 and --zero: from stage 2 on gradients are freed behind a layer, zero-bubble "
+       "schedules defer them"}};
+  for (const auto& [flags, said] : refused)
+    EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
+}
+
+TEST(PipelineOptions, MeanTheseWhenTheyAreNotGiven) {
+  const auto plain = parse({}).options;
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->train.pp, 1);
+  EXPECT_GT(plain->train.clip, 0);
+  const auto two = parse({"--ranks", "2", "--pp", "2"}).options;
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->pipeline.schedule, "1f1b");
+  EXPECT_EQ(two->chunks(), 1);
+  EXPECT_EQ(two->pipeline.again, "none");
+  const auto stages = [](const char* schedule) {
+    const auto options = parse({"--ranks", "2", "--pp", "2", "--schedule", schedule}).options;
+    return options ? options->chunks() : 0;
+  };
+  EXPECT_EQ(stages("interleaved"), 2);
+  EXPECT_EQ(stages("zb-v"), 2);
+  EXPECT_EQ(parse({"--ranks", "2", "--pp", "2", "--schedule", "pipedream"}).options->train.clip, 0);
+}
+
+TEST(PipelineOptions, AreKeptByARunAndMayChange) {
+  const auto before =
+      parse({"--ranks", "2", "--pp", "2", "--schedule", "interleaved", "--chunks", "3"}).options;
+  ASSERT_TRUE(before);
+  const auto same = parse({}, before->to_json()).options;
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->to_json(), before->to_json());
+  EXPECT_EQ(same->chunks(), 3);
+  const auto other = parse({"--schedule", "zb-h1"}, before->to_json()).options;
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->chunks(), 1);
+  const auto alone = parse({"--ranks", "1", "--pp", "1"}, before->to_json()).options;
+  ASSERT_TRUE(alone) << "a run goes on without a pipeline";
+}
+
+}  // namespace
+}  // namespace aisc
