@@ -6,27 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "05_pipeline/handovers.h"
-#include "05_pipeline/recomputation.h"
-#include "05_pipeline/stage_links.h"
-#include "05_pipeline/weight_versions.h"
-#include "common/nn/driver.h"
-#include "common/train/step_parts.h"
+#include "05_pipeline/pipeline_run.h"
 
 namespace aisc {
-
-struct PipelineOptions {
-  // Of what `stage`, which is not the first, takes of a micro-batch of such tokens (B, T): of a GPT
-  // (B, T, C). Stages may differ.
-  std::function<Shape(int stage, const Shape& tokens)> input_shape;
-  DType dtype = DType::F32;  // of activations
-  // Recomputation by micro-batches: a stage keeps its input alone, and runs its forward again.
-  Again again = Again::Never;
-  // Micro-batches that keep everything nevertheless, as long as all that is kept stays within so
-  // many bytes on this rank.
-  std::int64_t keep_bytes = 0;
-  Weights weights = Weights::Stashed;  // of schedules that update more than once
-};
 
 class PipelineRank {
  public:
@@ -40,9 +22,9 @@ class PipelineRank {
   // the rank of the last stage, 0 elsewhere. Gradients are those of loss_factor * (the sum of all),
   // on every stage its own; a table on two stages is summed by the caller.
   //
-  // update() is called at each update of a schedule that has more than one a chunk; at others the
-  // caller updates, once all ranks are here. With update() the gradients are those since the one
-  // before. Collective.
+  // update() is called at each update of the schedule, with the gradients since the one before, and
+  // weights have versions (WeightVersions). Without it the caller updates, once all ranks are here.
+  // Collective. Throws Error for another count, and for update() with more than one chunk.
   double run(std::int64_t count, const ReadMicroBatch& read, double loss_factor, Hooks hooks,
              const std::function<void()>& update = {});
 
@@ -50,14 +32,13 @@ class PipelineRank {
   std::vector<double> evaluate(std::span<const Batch> windows, Hooks hooks);
 
   const Schedule& schedule() const { return handovers_.schedule(); }
-  bool updates_on_its_way() const;
+  bool updates_on_its_way() const;  // more than once a chunk
   // Of the last run: the most that Saved held at once on this rank, and the most versions of its
   // weights.
-  std::int64_t most_saved_bytes() const { return most_saved_bytes_; }
-  int most_versions() const { return most_versions_; }
+  std::int64_t most_saved_bytes() const { return last_run_.most_saved_bytes; }
+  int most_versions() const { return last_run_.most_versions; }
 
  private:
-  class Running;  // one run
   std::unique_ptr<WeightVersions> make_versions() const;
 
   const Rank rank_;
@@ -67,8 +48,7 @@ class PipelineRank {
   const int self_;
   StageComms comms_;
   std::unique_ptr<WeightVersions> versions_;  // made at the first run that updates
-  std::int64_t most_saved_bytes_ = 0;
-  int most_versions_ = 1;
+  PipelineRunReport last_run_;
 };
 
 }  // namespace aisc

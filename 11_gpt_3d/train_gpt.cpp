@@ -256,7 +256,9 @@ int run_gpt(int argc, char** argv) {
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
-  options.train.keeps_all_micro_batches = options.data_parallel.layered;
+  options.train.keeps_all_micro_batches =
+      options.data_parallel.layered ||
+      (options.train.pp > 1 && options.pipeline.schedule == "gpipe");
   if (options.onebit_adam())  // errors as a worker, and as a server of a share
     options.train.extra_state = 1 + 1.0 / options.ranks;
   if (options.launcher == "mpirun" && !started_processes()) {

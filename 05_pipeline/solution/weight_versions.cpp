@@ -49,7 +49,10 @@ void WeightVersions::use_for_forward(int micro_batch) {
 }
 
 void WeightVersions::use_for_backward(int micro_batch) {
-  bind(options_.weights == Weights::Newest ? newest_ : under_way_.at(micro_batch));
+  const auto version = under_way_.find(micro_batch);
+  if (version == under_way_.end())
+    fail(fmt::format("weights: micro-batch {} goes backward before it went forward", micro_batch));
+  bind(options_.weights == Weights::Newest ? newest_ : version->second);
 }
 
 void WeightVersions::done(int micro_batch) {
@@ -84,12 +87,11 @@ void WeightVersions::update(const std::function<void()>& step) {
   // LAB 05.5: weight stashing
   // > step() changes the values that are bound: these have to be the newest, bind(newest_). Before
   // > it, keep copy() in copies_ under its version, if it is_needed(). Then the next version is the
-  // > newest; at last drop_unused().
+  // > newest. use_for_forward() and done() drop what nobody needs any more.
   bind(newest_);
   if (is_needed(newest_)) copies_.emplace(newest_, copy());
   step();
   ++newest_;
-  drop_unused();
   // END LAB 05.5
 }
 

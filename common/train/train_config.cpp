@@ -1,0 +1,83 @@
+#include "common/train/train_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "common/core/error.h"
+
+namespace aisc {
+
+void TrainConfig::validate(int all_ranks) const {
+  model.validate();
+  const auto positive = [](const char* what, std::int64_t value) {
+    if (value < 1) fail(fmt::format("{} is {}, expected 1 or more", what, value));
+  };
+  positive("batch", batch);
+  positive("micro-batches", micro_batches);
+  positive("steps", steps);
+  positive("ranks", all_ranks);
+  positive("pp", pp);
+  if (all_ranks % pp != 0)
+    fail(fmt::format("{} ranks are no multiple of pp {}: each stage has as many", all_ranks, pp));
+  const int ranks = all_ranks / pp;
+  if (batch % micro_batches != 0)
+    fail(fmt::format("batch {} is not a multiple of micro-batches {}", batch, micro_batches));
+  if (batch / ranks < micro_batches)
+    fail(fmt::format(
+        "batch {} over ranks {} gives some rank {} samples, expected one or more for each of "
+        "micro-batches {}",
+        batch, ranks, batch / ranks, micro_batches));
+  if (warmup_steps < 0) fail(fmt::format("warm-up is {} steps, expected 0 or more", warmup_steps));
+  if (!(learning_rate > 0) || !std::isfinite(learning_rate))
+    fail(fmt::format("learning rate is {}, expected more than 0", learning_rate));
+  if (!(min_learning_rate >= 0 && min_learning_rate <= learning_rate))
+    fail(fmt::format("minimum learning rate is {}, expected between 0 and the learning rate {}",
+                     min_learning_rate, learning_rate));
+  const auto finite = [](const char* what, double value) {
+    if (!(value >= 0) || !std::isfinite(value))
+      fail(fmt::format("{} is {}, expected 0 or more", what, value));
+  };
+  finite("clip", clip);
+  finite("weight decay", weight_decay);
+  for (const double beta : {beta1, beta2})
+    if (!(beta >= 0 && beta < 1))
+      fail(fmt::format("beta1 is {} and beta2 {}, expected 0 <= beta < 1", beta1, beta2));
+  if (gradient_dtype != model.dtype && gradient_dtype != DType::F32)
+    fail(fmt::format("gradients in {} beside weights in {}: expected {}F32",
+                     name_of(gradient_dtype), name_of(model.dtype),
+                     model.dtype == DType::F32 ? "" : name_of(model.dtype) + std::string(" or ")));
+}
+
+TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
+  const int ranks = std::max(1, all_ranks / pp);
+  const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
+  const auto V = static_cast<double>(model.table_rows()), T = static_cast<double>(model.context);
+  const double parameters = (V + T) * C + L * (12 * C * C + 13 * C) + 2 * C;
+  const DType statistics = statistics_of(model.dtype);
+  const std::size_t state = (statistics == model.dtype ? 2 : 3) * size_of(statistics);
+  const std::int64_t share = (batch + ranks - 1) / ranks;
+  const std::int64_t at_a_time = (share + micro_batches - 1) / micro_batches;
+  const auto samples = static_cast<double>(at_a_time), stages = static_cast<double>(pp);
+  // Of a pipeline each stage has as many micro-batches under way as there are stages behind it.
+  const double kept = keeps_all_micro_batches
+                          ? static_cast<double>(share)
+                          : std::min(stages * samples, static_cast<double>(share));
+  // Beside what blocks keep: the last norm's two, the logits and a gradient; or, later, what is
+  // remade and the gradients of a block's output and of its hidden layer. And what lies between two
+  // layers, of all other micro-batches.
+  const double others = std::max(V + 3 * C, recompute.remade_per_token(model) + 5 * C);
+  const double all =
+      parameters * (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
+                    extra_state * static_cast<double>(size_of(statistics)));
+  // Of a pipeline the first stage, whose table is beside its part of the blocks.
+  const double table = V * C / parameters;
+  return {.model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / stages),
+          .activations = (kept * recompute.kept_per_token(model) / stages + samples * others +
+                          (kept - samples) * C) *
+                         T * static_cast<double>(size_of(model.dtype))};
+}
+
+}  // namespace aisc

@@ -1,0 +1,171 @@
+// The choice of a pipeline: schedules by their names, and a Trainer with those that update while
+// micro-batches are under way. What the synchronous ones leave: training_test.cpp.
+#include "05_pipeline/pipelined.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "05_pipeline/schedules.h"
+#include "tests/nn/gpt_fixture.h"
+#include "tests/support/message_of.h"
+#include "tests/support/run_layout.h"
+
+namespace aisc {
+namespace {
+
+TEST(FindSchedule, MakesEachByItsName) {
+  const auto same = [](const Schedule& found, const Schedule& expected) {
+    EXPECT_EQ(found.name, expected.name);
+    EXPECT_EQ(found.micro_batches, expected.micro_batches) << expected.name;
+    EXPECT_EQ(found.stage_of, expected.stage_of) << expected.name;
+    EXPECT_EQ(found.actions, expected.actions) << expected.name;
+  };
+  same(find_schedule({.schedule = "naive"}, 2, 4), naive(2, 4));
+  same(find_schedule({.schedule = "gpipe"}, 2, 4), gpipe(2, 4));
+  same(find_schedule({.schedule = "1f1b"}, 2, 4), one_f_one_b(2, 4));
+  same(find_schedule({}, 2, 4), one_f_one_b(2, 4));
+  same(find_schedule({.schedule = "interleaved", .chunks = 3}, 2, 4), interleaved(2, 3, 4));
+  same(find_schedule({.schedule = "zb-h1"}, 2, 4), zb_h1(2, 4));
+  same(find_schedule({.schedule = "zb-h2"}, 2, 4), zb_h2(2, 4));
+  same(find_schedule({.schedule = "zb-v"}, 2, 4), zb_v(2, 4));
+  same(find_schedule({.schedule = "zb-v", .chunks = 2}, 2, 4), zb_v(2, 4));
+  same(find_schedule({.schedule = "pipedream"}, 2, 4), pipedream(2, 4));
+  same(find_schedule({.schedule = "2bw"}, 2, 4), two_bw(2, 4, 1));
+}
+
+TEST(FindSchedule, RefusesOtherNamesAndChunks) {
+  const auto error = [](const PipelineChoice& choice, int ranks = 2, int micro_batches = 4) {
+    return message_of([&] { find_schedule(choice, ranks, micro_batches); });
+  };
+  EXPECT_EQ(error({.schedule = "1F1B"}),
+            "pipeline: schedule \"1F1B\", expected naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, "
+            "zb-v, pipedream or 2bw");
+  EXPECT_EQ(error({.schedule = "gpipe", .chunks = 2}), "pipeline: gpipe with 2 chunks, expected 1");
+  EXPECT_EQ(error({.schedule = "zb-v", .chunks = 3}), "pipeline: zb-v with 3 chunks, expected 2");
+  EXPECT_EQ(error({.schedule = "pipedream", .chunks = 0}),
+            "pipeline: pipedream with 0 chunks, expected 1");
+  for (const int chunks : {0, 1})
+    EXPECT_NE(error({.schedule = "interleaved", .chunks = chunks}), "") << chunks << " chunks";
+  EXPECT_NE(error({.schedule = "interleaved", .chunks = 2}, 3, 4), "")
+      << "4 is not a multiple of 3";
+  EXPECT_NE(error({.schedule = "2bw"}, 3, 2), "") << "fewer micro-batches than stages";
+  EXPECT_NE(error({.schedule = "1f1b"}, 2, 0), "") << "no micro-batches";
+}
+
+TrainConfig config_of(int pp, std::int64_t micro_batches, double clip = 0) {
+  TrainConfig c;
+  c.model = odd_config(DType::F64, 0.1);
+  c.model.layers = 4;
+  c.gradient_dtype = DType::F64;
+  c.batch = 2 * micro_batches;
+  c.micro_batches = micro_batches;
+  c.pp = pp;
+  c.steps = 10;
+  c.warmup_steps = 2;
+  c.learning_rate = 3e-3;
+  c.clip = clip;
+  return c;
+}
+
+// Nothing is under way when the only micro-batch of a run enters.
+TEST(AsynchronousTrainer, PipeDreamOfOneMicroBatchIsTheSerialRun) {
+  for (const int pp : {2, 3})
+    EXPECT_TRUE(same_steps(
+        run_layout({.ranks = 1}, config_of(1, 1), 3),
+        run_layout({.ranks = pp}, config_of(pp, 1), 3, pipelined({.schedule = "pipedream"}))))
+        << pp << " stages";
+}
+
+// The first batch has no version before it.
+TEST(AsynchronousTrainer, The2BWsFirstStepIsTheSerialOne) {
+  for (const int pp : {2, 3})
+    EXPECT_TRUE(
+        same_steps(run_layout({.ranks = 1}, config_of(1, 4), 1),
+                   run_layout({.ranks = pp}, config_of(pp, 4), 1, pipelined({.schedule = "2bw"}))))
+        << pp << " stages";
+}
+
+// The three differ from the second micro-batch on.
+TEST(AsynchronousTrainer, TakesTheWeightsThatAreChosen) {
+  const auto loss = [](Weights weights) {
+    return run_layout({.ranks = 3}, config_of(3, 5), 2,
+                      pipelined({.schedule = "pipedream", .weights = weights}))
+        .back()
+        .losses.back();
+  };
+  const double stashed = loss(Weights::Stashed), synced = loss(Weights::VerticalSync),
+               newest = loss(Weights::Newest);
+  EXPECT_NE(stashed, synced);
+  EXPECT_NE(stashed, newest);
+  EXPECT_NE(synced, newest);
+}
+
+TEST(AsynchronousTrainer, CannotClipByANormForWhichAllWouldWait) {
+  const std::string message = message_of([] {
+    run_layout({.ranks = 2}, config_of(2, 3, 0.5), 1, pipelined({.schedule = "pipedream"}));
+  });
+  EXPECT_NE(
+      message.find("pipeline: pipedream updates a stage while others compute, and cannot clip "
+                   "by the norm of all: found clip 0.5, expected 0"),
+      std::string::npos)
+      << message;
+}
+
+// One update comes behind all micro-batches, so that 2BW can wait for the norm of all stages.
+TEST(AsynchronousTrainer, The2BWClipsAsOneRankDoes) {
+  EXPECT_TRUE(same_steps(
+      run_layout({.ranks = 1}, config_of(1, 4, 0.05), 1),
+      run_layout({.ranks = 3}, config_of(3, 4, 0.05), 1, pipelined({.schedule = "2bw"}))));
+}
+
+TEST(AsynchronousTrainer, The2BWGoesOnWithTheNewestWeightsAlone) {
+  const TrainConfig config = config_of(2, 4);
+  const std::vector<std::uint8_t> text = some_text();
+  launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
+    const BatchSampler data(text, config.model.context, config.seed);
+    Trainer whole(rank, config, pipelined({.schedule = "2bw"}));
+    whole.step(data);
+    whole.step(data);
+    const auto copied = [&](StepParts parts) {
+      auto trainer = std::make_unique<Trainer>(rank, config, std::move(parts));
+      const auto &from = whole.optimizer().slices(), &to = trainer->optimizer().slices();
+      for (std::size_t i = 0; i < from.size(); ++i) rank.device.copy(to[i].weight, from[i].weight);
+      const auto states = whole.optimizer().state(), mine = trainer->optimizer().state();
+      for (std::size_t i = 0; i < states.size(); ++i)
+        rank.device.copy(mine[i].value, states[i].value);
+      trainer->resume(2, whole.samples_taken());
+      return trainer;
+    };
+    const double newest = copied(pipelined({.schedule = "1f1b"}))->step(data).loss;
+    const double again = copied(pipelined({.schedule = "2bw"}))->step(data).loss;
+    EXPECT_NEAR(again, newest, 1e-12);
+    EXPECT_GT(std::abs(whole.step(data).loss - newest), 1e-6);
+  });
+}
+
+// Between two steps an evaluation sees the newest weights, and the versions stay.
+TEST(AsynchronousTrainer, IsNotDisturbedByAnEvaluation) {
+  const TrainConfig config = config_of(2, 4);
+  const std::vector<std::uint8_t> text = some_text();
+  for (const char* schedule : {"2bw", "pipedream"})
+    launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
+      const BatchSampler data(text, config.model.context, config.seed);
+      Trainer evaluated(rank, config, pipelined({.schedule = schedule}));
+      Trainer other(rank, config, pipelined({.schedule = schedule}));
+      for (int i = 0; i < 3; ++i) {
+        std::vector<Batch> windows;
+        windows.push_back(data.batch(rank.device, 0, 1));
+        const double loss = evaluated.evaluate(windows);
+        EXPECT_EQ(evaluated.evaluate(windows), loss);
+        EXPECT_EQ(evaluated.step(data).loss, other.step(data).loss) << schedule;
+      }
+    });
+}
+
+}  // namespace
+}  // namespace aisc
