@@ -14,7 +14,8 @@ class PipelineRank {
  public:
   // Ranks of `pp` in the schedule's order. The model's stages (Model::stages) are this rank's, one
   // a chunk; the loss is with the last stage. Collective. Throws Error with all problems() of the
-  // schedule, and for another number of ranks or chunks. Model and rank live longer than this.
+  // schedule, and for another number of ranks or chunks; dual_pipe(), whose model is there twice,
+  // cannot be executed. Model and rank live longer than this.
   PipelineRank(const Rank& rank, Communicator& pp, const Model& model, Schedule schedule,
                PipelineOptions options);
 
