@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/fill_and_drain.cpp (stub 1cc3fe034f3a).
+// Yours to write; from 05_pipeline/solution/fill_and_drain.cpp (stub 0327ac33e22b).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // The pipeline fills with forwards and drains with backwards: one micro-batch at a time, or all.
 #include "05_pipeline/schedule_parts.h"
@@ -11,10 +11,9 @@ namespace aisc {
 Schedule naive(int ranks, int micro_batches) {
   Schedule schedule = empty_schedule("naive", ranks, micro_batches);
   for (std::vector<Action>& list : schedule.actions)
-    for (int k = 0; k < micro_batches; ++k) {
-      list.push_back({ActionKind::Forward, k});
-      list.push_back({ActionKind::Backward, k});
-    }
+    for (int k = 0; k < micro_batches; ++k)
+      for (const ActionKind kind : {ActionKind::Forward, ActionKind::Backward})
+        list.push_back({kind, k});
   append_updates(schedule);
   return schedule;
 }

@@ -8,10 +8,9 @@ namespace aisc {
 Schedule naive(int ranks, int micro_batches) {
   Schedule schedule = empty_schedule("naive", ranks, micro_batches);
   for (std::vector<Action>& list : schedule.actions)
-    for (int k = 0; k < micro_batches; ++k) {
-      list.push_back({ActionKind::Forward, k});
-      list.push_back({ActionKind::Backward, k});
-    }
+    for (int k = 0; k < micro_batches; ++k)
+      for (const ActionKind kind : {ActionKind::Forward, ActionKind::Backward})
+        list.push_back({kind, k});
   append_updates(schedule);
   return schedule;
 }

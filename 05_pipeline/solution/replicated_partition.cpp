@@ -11,7 +11,7 @@
 namespace aisc {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 bool is_cost(double figure) { return figure >= 0 && std::isfinite(figure); }
 
@@ -85,7 +85,7 @@ std::vector<ReplicatedStage> cut_with_replicas(std::span<const LayerProfile> lay
   if (machines < 1)
     fail(fmt::format("cut_with_replicas: {} machines, expected 1 or more", machines));
   struct Best {
-    double seconds = kNever;
+    double seconds = kImpossible;
     std::size_t begin = 0, replicas = 0;  // of the last stage
   };
   const std::size_t L = costs.layers(), M = static_cast<std::size_t>(machines);
