@@ -55,7 +55,7 @@ std::string packed(const Pieces& pieces) {
 
 Pieces unpacked(const std::string& text, std::size_t parameters) {
   std::vector<std::int64_t> numbers(text.size() / sizeof(std::int64_t));
-  std::memcpy(numbers.data(), text.data(), text.size());
+  if (!text.empty()) std::memcpy(numbers.data(), text.data(), text.size());
   Pieces pieces(parameters);
   for (std::size_t i = 0; i < numbers.size(); i += 3)
     pieces[static_cast<std::size_t>(numbers[i])].push_back({{numbers[i + 1], numbers[i + 2]}});

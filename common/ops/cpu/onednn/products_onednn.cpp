@@ -46,7 +46,7 @@ struct Library {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<ProductKey, Product> products;
-  int bf16_is_fast = -1;  // not measured yet
+  const bool bf16_is_fast = bf16_dot_is_fast();
 };
 
 // Rows that lie a multiple of half a page apart share a few sets of the cache, and reading down a
@@ -188,10 +188,7 @@ void library_product(View out, ConstView a, ConstView b, const ops::MatmulOption
   Library& library = out.device().extension<Library>();
   // The library would scale the bias, too; adding it afterwards would round twice. It is rare.
   if (options.bias && options.alpha != 1) return plain_product(out, a, b, options);
-  if (a.dtype() == DType::BF16) {
-    if (library.bf16_is_fast < 0) library.bf16_is_fast = bf16_dot_is_fast() ? 1 : 0;
-    if (!library.bf16_is_fast) return widened_product(out, a, b, options);
-  }
+  if (a.dtype() == DType::BF16 && !library.bf16_is_fast) return widened_product(out, a, b, options);
   try {
     run(library, out, a, b, options);
   } catch (const dnnl::error& e) {
