@@ -1,5 +1,5 @@
-// Checkpoints of runs whose ranks have shards: the same to the byte on any layout, written and read
-// without ever making the model whole.
+// Checkpoints of runs whose ranks have shards or stages: the same to the byte on any layout,
+// written and read without ever making the model whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,16 @@ Options run_of(int ranks, const Options::Sharding& sharding, const std::string& 
   return options;
 }
 
+// The same with `pp` stages of a pipeline.
+Options staged(Options options, int pp, const std::string& schedule = "1f1b") {
+  options.train.pp = pp;
+  options.pipeline.schedule = schedule;
+  return options;
+}
+
 // What each rank's trainer is, as train_gpt makes it.
-void on_ranks_of(const Options& options, const TrainConfig& config, const Body& body) {
+void on_ranks_of(const Options& options, TrainConfig config, const Body& body) {
+  config.pp = options.train.pp;
   on_ranks(
       options.ranks, config, [&] { return step_of(options); }, body);
 }
@@ -45,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SavedShards,
 // Each layout goes on from what the one before it saved.
 TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
   const auto& [dtype, optimizer] = GetParam();
-  const TrainConfig config = config_of(dtype);
+  TrainConfig config = config_of(dtype);
+  config.model.layers = 3;  // as many as stages
   const TemporaryFolder folder;
   on_ranks_of(run_of(4, {.zero = 3}, optimizer), config, [&](const Rank& rank, Trainer& trainer) {
     take_steps(trainer, 2);
@@ -53,14 +62,22 @@ TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
   });
   const std::string first = folder.path("first/step_000002");
   std::string from = first;
-  const Options layouts[] = {
-      run_of(2, {.zero = 3}, optimizer), run_of(3, {.zero = 3, .persist = 700}, optimizer),
-      run_of(1, {}, optimizer),          run_of(7, {.zero = 3, .prefetch = 0}, optimizer),
-      run_of(3, {.zero = 2}, optimizer), run_of(2, {}, optimizer),
-      run_of(4, {.zero = 1}, optimizer), run_of(1, {.zero = 3}, optimizer)};
+  const Options layouts[] = {run_of(2, {.zero = 3}, optimizer),
+                             staged(run_of(3, {}, optimizer), 3),
+                             run_of(3, {.zero = 3, .persist = 700}, optimizer),
+                             run_of(1, {}, optimizer),
+                             run_of(7, {.zero = 3, .prefetch = 0}, optimizer),
+                             run_of(3, {.zero = 2}, optimizer),
+                             run_of(2, {}, optimizer),
+                             staged(run_of(4, {.zero = 1}, optimizer), 2),
+                             staged(run_of(2, {}, optimizer), 2, "gpipe"),
+                             run_of(4, {.zero = 1}, optimizer),
+                             run_of(1, {.zero = 3}, optimizer)};
   for (const Options& layout : layouts) {
+    if (layout.train.pp > 1 && layout.adafactor()) continue;  // which the flags refuse
     SCOPED_TRACE(std::to_string(layout.ranks) + " ranks, stage " +
-                 std::to_string(layout.sharding.zero));
+                 std::to_string(layout.sharding.zero) + ", stages " +
+                 std::to_string(layout.train.pp));
     const std::string to = folder.path(std::to_string(&layout - layouts));
     on_ranks_of(layout, config, [&](const Rank& rank, Trainer& trainer) {
       restore_run(rank, read_checkpoint(from), trainer);
