@@ -127,7 +127,8 @@ inline OpCost cached_attention(const View& out, const ConstView& qkv, const Cons
 }
 
 // Of the table the rows that are looked up.
-inline OpCost embedding(const View& out, const ConstView&, const ConstView& ids, const Into& into) {
+inline OpCost embedding(const View& out, const ConstView&, const ConstView& ids, const Into& into,
+                        const TablePart&) {
   return each(into == Into::Accumulate ? 1 : 0, out,
               2 * bytes(out) + bytes(ids) + again(out, into));
 }
@@ -136,20 +137,20 @@ inline OpCost token_positions(const View& ids, const TokenRuns&) {
 }
 // Overwritten is the whole table; each row of dout is added to one of it.
 inline OpCost embedding_backward(const View& dtable, const ConstView& dout, const ConstView& ids,
-                                 const Into& into) {
+                                 const Into& into, const TablePart&) {
   const double rows = 2 * bytes(dtable) / number(std::max<std::int64_t>(1, dtable.shape()[0])) *
                       number(std::min(ids.count(), dtable.shape()[0]));
   return each(1, dout, bytes(dout, ids) + (into == Into::Overwrite ? bytes(dtable) : rows));
 }
 // Maximum, difference, exponential, sum.
 inline OpCost cross_entropy(const View& losses, const View& log_sum_exp, const ConstView& logits,
-                            const ConstView& targets, const std::int64_t&) {
+                            const ConstView& targets, const std::int64_t&, const TablePart&) {
   return each(4, logits, bytes(losses, log_sum_exp, logits, targets));
 }
 // Difference, exponential, factor.
 inline OpCost cross_entropy_backward(const View& dlogits, const ConstView& logits,
                                      const ConstView& log_sum_exp, const ConstView& targets,
-                                     const std::int64_t&, const double&) {
+                                     const std::int64_t&, const double&, const TablePart&) {
   return each(3, logits, bytes(dlogits, logits, log_sum_exp, targets));
 }
 

@@ -60,6 +60,13 @@ void check_state(const Checks& checks, const View& weight, const View& master,
              gradient && gradient.dtype() == DType::F32 ? DType::F32 : dtype);
 }
 
+// A part lies inside the whole.
+void check_part(const Checks& checks, std::int64_t rows, const TablePart& part) {
+  checks.number("part.begin", static_cast<double>(part.begin),
+                part.all == 0 ? part.begin == 0 : part.begin >= 0 && part.begin + rows <= part.all,
+                "that it and the rows here lie in part.all");
+}
+
 }  // namespace
 
 void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options) {
@@ -254,13 +261,14 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
              first);
 }
 
-void embedding(View out, ConstView table, ConstView ids, Into into) {
+void embedding(View out, ConstView table, ConstView ids, Into into, TablePart part) {
   const Checks checks("embedding", "table", table);
   checks.rank("table", table, 2);
   checks.rank("ids", ids, 1);
   checks.is("ids", ids, ids.shape(), DType::I32);
   checks.is("out", out, {ids.count(), table.shape()[1]}, table.dtype());
-  checks.run(&Kernels::embedding, costs::embedding, out, table, ids, into);
+  check_part(checks, table.shape()[0], part);
+  checks.run(&Kernels::embedding, costs::embedding, out, table, ids, into, part);
 }
 
 void token_positions(View ids, const TokenRuns& runs) {
@@ -270,41 +278,46 @@ void token_positions(View ids, const TokenRuns& runs) {
   kernels_of(ids.device()).token_positions(ids, runs);
 }
 
-void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into, TablePart part) {
   const Checks checks("embedding_backward", "dout", dout);
   checks.rank("dout", dout, 2);
   checks.rank("dtable", dtable, 2);
   checks.is("ids", ids, {dout.shape()[0]}, DType::I32);
   checks.is_or_f32("dtable", dtable, {dtable.shape()[0], dout.shape()[1]}, dout.dtype());
-  checks.run(&Kernels::embedding_backward, costs::embedding_backward, dtable, dout, ids, into);
+  check_part(checks, dtable.shape()[0], part);
+  checks.run(&Kernels::embedding_backward, costs::embedding_backward, dtable, dout, ids, into,
+             part);
 }
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes) {
+                   std::int64_t classes, TablePart part) {
   const Checks checks("cross_entropy", "logits", logits);
   checks.rank("logits", logits, 2);
   const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
-  checks.number("classes", static_cast<double>(classes), classes >= 1 && classes <= V,
-                "1 to the columns of logits");
+  checks.number("classes", static_cast<double>(classes),
+                classes >= (part.all == 0 ? 1 : 0) && classes <= V, "1 to the columns of logits");
   checks.is("targets", targets, {N}, DType::I32);
   checks.is("losses", losses, {N}, statistics_of(logits.dtype()));
   checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
+  check_part(checks, classes, part);
   checks.run(&Kernels::cross_entropy, costs::cross_entropy, losses, log_sum_exp, logits, targets,
-             classes);
+             classes, part);
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
-                            ConstView targets, std::int64_t classes, double factor) {
+                            ConstView targets, std::int64_t classes, double factor,
+                            TablePart part) {
   const Checks checks("cross_entropy_backward", "logits", logits);
   checks.rank("logits", logits, 2);
   const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
-  checks.number("classes", static_cast<double>(classes), classes >= 1 && classes <= V,
-                "1 to the columns of logits");
+  checks.number("classes", static_cast<double>(classes),
+                classes >= (part.all == 0 ? 1 : 0) && classes <= V, "1 to the columns of logits");
   checks.is("targets", targets, {N}, DType::I32);
   checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
   checks.is("dlogits", dlogits, {N, V}, logits.dtype());
+  check_part(checks, classes, part);
   checks.run(&Kernels::cross_entropy_backward, costs::cross_entropy_backward, dlogits, logits,
-             log_sum_exp, targets, classes, factor);
+             log_sum_exp, targets, classes, factor, part);
 }
 
 double sum_of_squares(ConstView x) {

@@ -113,8 +113,16 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
 
 // ---- tables and classes -------------------------------------------------------------------------
 
-// out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Throws Error naming an id outside [0, V).
-void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite);
+// Which rows of a table, or which classes, are here: from `begin` on, of `all`. all 0: all are
+// here. The others are on other ranks.
+struct TablePart {
+  std::int64_t begin = 0, all = 0;
+};
+
+// out (N, C) = [out +] table (V, C)[ids (N)]; ids I32. Of an id whose row is not here: 0. Throws
+// Error naming an id outside [0, V), of a part outside [0, all).
+void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite,
+               TablePart part = {});
 // Where the tokens of a rank lie in the sequence: in one run, or in two that follow each other in
 // memory alone (the zigzag of ring attention, which gives each rank an early and a late part).
 struct TokenRuns {
@@ -128,18 +136,21 @@ struct TokenRuns {
 void token_positions(View ids, const TokenRuns& runs);
 // dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32
 // where dout is shorter. A row's contributions are summed in F32 in the order of N and rounded
-// once.
-void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into);
+// once. An id whose row is not here adds to none. Throws Error as embedding().
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into, TablePart part = {});
 
 // Softmax and negative log-likelihood in one pass over logits (N, V). losses, log_sum_exp (N) in
 // F32 (F64 for F64); targets (N) I32, -1 for "none" (loss 0). Only the first `classes` columns are
-// classes; the rest (up to V) is padding. Throws Error naming a target outside [-1, classes).
+// classes; the rest (up to V) is padding. Of a part, `classes` are those here, 0 or more:
+// log_sum_exp is over them alone (minus infinity over none), and the loss of a target that is not
+// here is 0. Throws Error naming a target outside [-1, classes), of a part outside [-1, all).
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes);
+                   std::int64_t classes, TablePart part = {});
 // dlogits = factor * (softmax - one_hot(target)), 0 in padding and in rows without a target. May be
-// logits: the probabilities never exist beside them.
+// logits: the probabilities never exist beside them. Of a part, log_sum_exp is that over all.
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
-                            ConstView targets, std::int64_t classes, double factor);
+                            ConstView targets, std::int64_t classes, double factor,
+                            TablePart part = {});
 
 // ---- optimizers ---------------------------------------------------------------------------------
 

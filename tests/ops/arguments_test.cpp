@@ -272,6 +272,46 @@ TEST_P(Arguments, OfEmbeddingAreIdsInsideTheTable) {
                          {"embedding", "ids is (3) F32", "I32"}));
 }
 
+TEST_P(Arguments, OfATablesPartLieInTheWhole) {
+  const Tensor table = f32({5, 2}), out = f32({3, 2}), losses = f32({2}), logits = f32({2, 6});
+  for (const std::int32_t wrong : {-1, 12})
+    EXPECT_TRUE(data_error_says(
+        [&] {
+          ops::embedding(out, table, ids({0, wrong, 4}), Into::Overwrite, {.begin = 7, .all = 12});
+        },
+        {"embedding: id[1] is " + std::to_string(wrong) + ", expected 0 <= id < 12"}));
+  EXPECT_TRUE(data_error_says(
+      [&] {
+        ops::embedding_backward(table, out, ids({0, 1, 12}), Into::Overwrite,
+                                {.begin = 7, .all = 12});
+      },
+      {"embedding_backward: id[2] is 12, expected 0 <= id < 12"}));
+  EXPECT_TRUE(data_error_says(
+      [&] {
+        ops::cross_entropy(losses, f32({2}), logits, ids({0, 12}), 5, {.begin = 7, .all = 12});
+      },
+      {"cross_entropy: target[1] is 12, expected -1 <= target < 12"}));
+  EXPECT_TRUE(data_error_says(
+      [&] {
+        ops::cross_entropy_backward(logits, logits, losses, ids({0, 12}), 5, 1,
+                                    {.begin = 7, .all = 12});
+      },
+      {"cross_entropy_backward: target[1] is 12, expected -1 <= target < 12"}));
+  for (const ops::TablePart part : {ops::TablePart{1, 0}, {-1, 12}, {8, 12}}) {
+    const std::string begin = "part.begin is " + std::to_string(part.begin);
+    EXPECT_TRUE(error_says(
+        [&] {
+          ops::embedding(out, table, ids({0, 1, 2}), Into::Overwrite, part);
+        },
+        {"embedding", begin, "lie in part.all"}));
+    EXPECT_TRUE(error_says(
+        [&] {
+          ops::cross_entropy(losses, f32({2}), logits, ids({0, 1}), 5, part);
+        },
+        {"cross_entropy", begin, "lie in part.all"}));
+  }
+}
+
 TEST_P(Arguments, OfCrossEntropyAreTargetsAmongTheClasses) {
   const Tensor losses = f32({2}), logits = f32({2, 6});
   for (const std::int32_t wrong : {-2, 5, 6})

@@ -78,6 +78,36 @@ TEST_P(Embedding, BackwardOfRepeatedIdsRoundsOnce) {
   EXPECT_EQ(to_doubles(more), (std::vector<double>{5, large + 8, 7}));
 }
 
+// What two ranks, three, and one that has no row at all, make of their rows together.
+TEST_P(Embedding, OfPartsIsThatOfTheWhole) {
+  const Index V = 50, C = 7, N = 65;
+  const Tensor table = random({V, C}, "table"), dout = random({N, C}, "dout");
+  const Tensor ids = ids_tensor(random_ids(N, V, "ids"), device_);
+  const Tensor whole = unwritten({N, C}), dtable = unwritten({V, C});
+  ops::embedding(whole, table, ids);
+  ops::embedding_backward(dtable, dout, ids, Into::Overwrite);
+  for (const std::vector<Index>& cuts :
+       {std::vector<Index>{0, 25, 50}, {0, 13, 40, 50}, {0, 1, 49, 50, 50}}) {
+    const Tensor sum = Tensor::zeros({N, C}, dtype_, device_);
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      const ops::TablePart part{.begin = cuts[i], .all = V};
+      const ConstView mine = table.view().rows(cuts[i], cuts[i + 1]);
+      ops::embedding(sum, mine, ids, Into::Accumulate, part);
+      const Tensor alone = unwritten({N, C}), its = unwritten(mine.shape());
+      ops::embedding(alone, mine, ids, Into::Overwrite, part);
+      for (Index n = 0; n < N; ++n) {
+        const std::int32_t id = random_ids(N, V, "ids")[static_cast<std::size_t>(n)];
+        const bool here = id >= cuts[i] && id < cuts[i + 1];
+        EXPECT_EQ(to_doubles(alone.view().rows(n, n + 1)),
+                  here ? to_doubles(whole.view().rows(n, n + 1)) : std::vector<double>(C, 0.0));
+      }
+      ops::embedding_backward(its, dout, ids, Into::Overwrite, part);
+      EXPECT_EQ(to_doubles(its), to_doubles(dtable.view().rows(cuts[i], cuts[i + 1])));
+    }
+    EXPECT_EQ(to_doubles(sum), to_doubles(whole));
+  }
+}
+
 // ---- cross entropy ------------------------------------------------------------------------------
 
 class CrossEntropy : public PerDType {
@@ -168,6 +198,48 @@ TEST_P(CrossEntropy, GivesNothingToMinusInfinity) {
   expected[1200] = expected[2400] = expected[2401] = 0.25;
   expected[1201] = -0.75;
   EXPECT_TRUE(all_close(dlogits, expected, {rounded_.relative, 1.0}));
+}
+
+// Each rank has some of the classes, and the last of them padding alone. Of a target that is
+// elsewhere there is no loss, and its row is a softmax without the one.
+TEST_P(CrossEntropy, OfPartsIsThatOfTheWhole) {
+  const Index V = 40, N = 9, cuts[] = {0, 17, 24, 40, 40};
+  const Tensor logits = random({N, V}, "logits", 3), whole = unwritten({N, V});
+  Ids ids = random_ids(N, V, "targets");
+  ids[3] = -1;
+  const Tensor targets = ids_tensor(ids, device_);
+  const Result all = forward(logits, targets, V);
+  ops::cross_entropy_backward(whole, logits, all.log_sum_exp, targets, V, 0.5);
+  const Array values = to_array(logits), gradients = to_array(whole);
+  std::vector<double> exponentials(N, 0.0);
+  for (int i = 0; i < 4; ++i) {
+    const Index begin = cuts[i], classes = cuts[i + 1] - begin, columns = classes + 2;  // padded
+    std::vector<double> mine(static_cast<std::size_t>(N * columns), INFINITY), expected;
+    for (Index n = 0; n < N; ++n)
+      for (Index c = 0; c < columns; ++c) {
+        const auto of = static_cast<std::size_t>(n * V + begin + c);
+        if (c < classes) mine[static_cast<std::size_t>(n * columns + c)] = values.values[of];
+        expected.push_back(c < classes ? gradients.values[of] : 0.0);
+      }
+    const Tensor part = tensor(mine, {N, columns}), dpart = unwritten({N, columns});
+    const Result r{unwritten_sums({N}), unwritten_sums({N})};
+    const ops::TablePart here{.begin = begin, .all = V};
+    ops::cross_entropy(r.losses, r.log_sum_exp, part, targets, classes, here);
+    const auto losses = to_doubles(r.losses), lse = to_doubles(r.log_sum_exp);
+    for (std::size_t n = 0; n < lse.size(); ++n) {
+      exponentials[n] += std::exp(lse[n]);
+      const bool mine_too = ids[n] >= begin && ids[n] < begin + classes;
+      const double logit = mine_too ? values.values[n * V + static_cast<std::size_t>(ids[n])] : 0.0;
+      EXPECT_NEAR(losses[n], mine_too ? lse[n] - logit : 0.0, 1e-5);
+      if (classes == 0) {
+        EXPECT_EQ(lse[n], -INFINITY);
+      }
+    }
+    ops::cross_entropy_backward(dpart, part, all.log_sum_exp, targets, classes, 0.5, here);
+    EXPECT_EQ(to_doubles(dpart), expected) << "part " << i;
+  }
+  const auto lse = to_doubles(all.log_sum_exp);
+  for (std::size_t n = 0; n < lse.size(); ++n) EXPECT_NEAR(std::log(exponentials[n]), lse[n], 1e-5);
 }
 
 // Padding columns are no classes: whatever they hold, even NaN, changes nothing and gets no

@@ -26,10 +26,22 @@ void check_range(const char* operation, const char* name, const ConstView& numbe
                      wrong - values.begin(), *wrong, low, name, high));
 }
 
-// The places at which each id occurs, as linked lists: heads[k] is the first place of the k-th
-// different id, next[place] the following place with the same id or -1.
+// The rows, or classes, of [begin, begin + count) that are here; the numbers that exist are those
+// below `limit`.
+struct Here {
+  Here(const ops::TablePart& part, std::int64_t rows)
+      : begin(part.begin), count(rows), limit(part.all == 0 ? rows : part.all) {}
+  // -1: not here.
+  std::int64_t operator()(std::int64_t number) const {
+    return number >= begin && number < begin + count ? number - begin : -1;
+  }
+  std::int64_t begin, count, limit;
+};
+
+// The places at which each id that is here occurs, as linked lists: heads[k] is the first place of
+// the k-th different id, next[place] the following place with the same id or -1.
 struct Occurrences {
-  Occurrences(ConstView ids, std::int64_t V, Device& device)
+  Occurrences(ConstView ids, const Here& here, std::int64_t V, Device& device)
       : lists({V + 2 * ids.count()}, DType::I32, device, Purpose::Workspace) {
     const std::int32_t* id = ids.data<std::int32_t>();
     std::int32_t* last = lists.data<std::int32_t>();
@@ -38,11 +50,13 @@ struct Occurrences {
     std::fill(last, next, -1);
     for (std::int32_t n = 0; n < ids.count(); ++n) {
       next[n] = -1;
-      if (last[id[n]] < 0)
+      const std::int64_t row = here(id[n]);
+      if (row < 0) continue;
+      if (last[row] < 0)
         heads[count++] = n;
       else
-        next[last[id[n]]] = n;
-      last[id[n]] = n;
+        next[last[row]] = n;
+      last[row] = n;
     }
   }
 
@@ -54,13 +68,13 @@ struct Occurrences {
 };
 
 template <class Out, class T>
-void add_to_table(View dtable, ConstView dout, ConstView ids, Into into) {
+void add_to_table(View dtable, ConstView dout, ConstView ids, Into into, const Here& here) {
   using S = Accumulator<T>;
   const std::int64_t V = dtable.shape()[0], C = dtable.shape()[1];
   const std::int32_t* id = ids.data<std::int32_t>();
   const T* from = dout.data<T>();
   Out* table = dtable.data<Out>();
-  const Occurrences places(ids, V, dtable.device());
+  const Occurrences places(ids, here, V, dtable.device());
   if (into == Into::Overwrite)
     parallel_rows(V, C, [&](std::int64_t row) {
       if (!places.contains(row)) std::fill(table + row * C, table + (row + 1) * C, Out{});
@@ -71,7 +85,7 @@ void add_to_table(View dtable, ConstView dout, ConstView ids, Into into) {
 #pragma omp parallel for schedule(dynamic) if (ids.count() * C >= kSerialBelow)
   for (std::int64_t k = 0; k < places.count; ++k) {
     S* sum = sums.data<S>() + omp_get_thread_num() * C;
-    Out* row = table + id[places.heads[k]] * C;
+    Out* row = table + here(id[places.heads[k]]) * C;
     for (std::int64_t c = 0; c < C; ++c)
       sum[c] = into == Into::Accumulate ? static_cast<S>(row[c]) : S(0);
     for (std::int32_t n = places.heads[k]; n >= 0; n = places.next[n]) {
@@ -102,8 +116,9 @@ S log_sum_exp_of(const T* row, std::int64_t classes) {
 
 }  // namespace
 
-void embedding(View out, ConstView table, ConstView ids, Into into) {
-  check_range("embedding", "id", ids, 0, table.shape()[0]);
+void embedding(View out, ConstView table, ConstView ids, Into into, ops::TablePart part) {
+  const Here here(part, table.shape()[0]);
+  check_range("embedding", "id", ids, 0, here.limit);
   dispatch(table.dtype(), [&](auto type) {
     using T = decltype(type);
     const std::int64_t C = table.shape()[1];
@@ -111,8 +126,11 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
     const T* rows = table.data<T>();
     T* to = out.data<T>();
     parallel_rows(ids.count(), C, [=](std::int64_t n) {
-      const T* row = rows + id[n] * C;
-      if (into == Into::Overwrite)
+      const std::int64_t found = here(id[n]);
+      const T* row = rows + found * C;
+      if (found < 0) {
+        if (into == Into::Overwrite) std::fill(to + n * C, to + (n + 1) * C, T{});
+      } else if (into == Into::Overwrite)
         std::copy(row, row + C, to + n * C);
       else
 #pragma omp simd
@@ -129,20 +147,23 @@ void token_positions(View ids, const ops::TokenRuns& runs) {
     id[i] = static_cast<std::int32_t>(runs.position(i % T));
 }
 
-void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
-  check_range("embedding_backward", "id", ids, 0, dtable.shape()[0]);
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into,
+                        ops::TablePart part) {
+  const Here here(part, dtable.shape()[0]);
+  check_range("embedding_backward", "id", ids, 0, here.limit);
   dispatch(dout.dtype(), [&](auto type) {
     using T = decltype(type);
     if (dtable.dtype() == dout.dtype())
-      add_to_table<T, T>(dtable, dout, ids, into);
+      add_to_table<T, T>(dtable, dout, ids, into, here);
     else
-      add_to_table<float, T>(dtable, dout, ids, into);
+      add_to_table<float, T>(dtable, dout, ids, into, here);
   });
 }
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes) {
-  check_range("cross_entropy", "target", targets, -1, classes);
+                   std::int64_t classes, ops::TablePart part) {
+  const Here here(part, classes);
+  check_range("cross_entropy", "target", targets, -1, here.limit);
   dispatch(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     using S = Accumulator<T>;
@@ -152,14 +173,17 @@ void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView ta
     S *loss = losses.data<S>(), *lse = log_sum_exp.data<S>();
     parallel_rows(targets.count(), V, [=](std::int64_t n) {
       lse[n] = log_sum_exp_of<S>(rows + n * V, classes);
-      loss[n] = target[n] < 0 ? S(0) : lse[n] - widen(rows[n * V + target[n]]);
+      const std::int64_t mine = here(target[n]);
+      loss[n] = mine < 0 ? S(0) : lse[n] - widen(rows[n * V + mine]);
     });
   });
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
-                            ConstView targets, std::int64_t classes, double factor) {
-  check_range("cross_entropy_backward", "target", targets, -1, classes);
+                            ConstView targets, std::int64_t classes, double factor,
+                            ops::TablePart part) {
+  const Here here(part, classes);
+  check_range("cross_entropy_backward", "target", targets, -1, here.limit);
   dispatch(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     using S = Accumulator<T>;
@@ -177,11 +201,12 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
         return;
       }
       const S shift = lse[n];
-      const S at_target = scale * (vector_exp(widen(row[target[n]]) - shift) - S(1));
+      const std::int64_t mine = here(target[n]);
+      const S at_target = mine < 0 ? S(0) : scale * (vector_exp(widen(row[mine]) - shift) - S(1));
 #pragma omp simd
       for (std::int64_t c = 0; c < classes; ++c)
         out[c] = narrow<T>(scale * vector_exp(widen(row[c]) - shift));
-      out[target[n]] = narrow<T>(at_target);
+      if (mine >= 0) out[mine] = narrow<T>(at_target);
       std::fill(out + classes, out + V, T{});
     });
   });

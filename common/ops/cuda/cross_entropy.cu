@@ -13,32 +13,43 @@ namespace {
 
 constexpr int kRowThreads = 512;
 
-// What a target outside [-1, classes) is reported as.
+// What a target outside [-1, limit) is reported as.
 struct Report {
   Fault* fault;
   const char* text;
 };
 
-// The target of a row; -1, "none", for one that is outside, which thread 0 reports.
-__device__ __forceinline__ std::int64_t target_of(const std::int32_t* targets, std::int64_t row,
-                                                  std::int64_t classes, const Report& report) {
-  const std::int64_t target = targets[row];
-  if (target >= -1 && target < classes) return target;
-  if (threadIdx.x == 0) gpu::raise(report.fault, report.text, row, target, classes);
-  return -1;
+// Classes from `begin` on are here, `here` of them, of `limit`.
+struct Targets {
+  const std::int32_t* targets;
+  std::int64_t begin, here, limit;
+};
+struct Target {
+  bool exists;
+  std::int64_t column;  // -1: there is none, or it is not here
+};
+
+// The target of a row; none for one that is outside, which thread 0 reports.
+__device__ __forceinline__ Target target_of(const Targets& all, std::int64_t row,
+                                            const Report& report) {
+  const std::int64_t target = all.targets[row], column = target - all.begin;
+  const bool exists = target >= 0 && target < all.limit;
+  if (!exists && target != -1 && threadIdx.x == 0)
+    gpu::raise(report.fault, report.text, row, target, all.limit);
+  return {exists, exists && column >= 0 && column < all.here ? column : -1};
 }
 
 // A block a row.
 template <int n, class T>
 __global__ void __launch_bounds__(kRowThreads)
     cross_entropy_kernel(Accumulator<T>* losses, Accumulator<T>* log_sum_exp, const T* logits,
-                         const std::int32_t* targets, std::int64_t V, std::int64_t classes,
-                         Report report) {
+                         Targets targets, std::int64_t V, Report report) {
   const std::int64_t row = blockIdx.x;
   const T* values = logits + row * V;
-  const auto all = exponentials_of<n, kRowThreads>(values, classes, static_cast<int>(threadIdx.x));
+  const auto all =
+      exponentials_of<n, kRowThreads>(values, targets.here, static_cast<int>(threadIdx.x));
   if (threadIdx.x > 0) return;
-  const std::int64_t target = target_of(targets, row, classes, report);
+  const std::int64_t target = target_of(targets, row, report).column;
   const Accumulator<T> lse = all.maximum + log_of(all.sum);
   log_sum_exp[row] = lse;
   losses[row] = target < 0 ? Accumulator<T>(0) : lse - widen(values[target]);
@@ -48,13 +59,13 @@ __global__ void __launch_bounds__(kRowThreads)
 template <int n, class T>
 __global__ void __launch_bounds__(kRowThreads)
     cross_entropy_backward_kernel(T* dlogits, const T* logits, const Accumulator<T>* log_sum_exp,
-                                  const std::int32_t* targets, std::int64_t V, std::int64_t classes,
-                                  Accumulator<T> factor, Report report) {
+                                  Targets targets, std::int64_t V, Accumulator<T> factor,
+                                  Report report) {
   using S = Accumulator<T>;
   const std::int64_t row = blockIdx.x;
-  const std::int64_t target = target_of(targets, row, classes, report);
+  const Target target = target_of(targets, row, report);
   const S lse = log_sum_exp[row];
-  const std::int64_t used = target < 0 ? 0 : classes;  // all columns are padding without a target
+  const std::int64_t used = target.exists ? targets.here : 0;  // without a target all is padding
 #pragma unroll 4
   for (std::int64_t c = std::int64_t{threadIdx.x} * n; c < V; c += kRowThreads * n) {
     S values[n];
@@ -62,11 +73,15 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
     for (int k = 0; k < n; ++k) {
       const S probability = exp_of(values[k] - lse);
-      const S gradient = factor * (c + k == target ? probability - S(1) : probability);
+      const S gradient = factor * (c + k == target.column ? probability - S(1) : probability);
       values[k] = c + k < used ? gradient : S(0);
     }
     store<n>(dlogits + row * V + c, values);
   }
+}
+
+Targets targets_of(const ConstView& targets, std::int64_t classes, const ops::TablePart& part) {
+  return {elements<std::int32_t>(targets), part.begin, classes, part.all == 0 ? classes : part.all};
 }
 
 template <class T>
@@ -77,7 +92,7 @@ bool rows_aligned(const void* pointer, std::int64_t V) {
 }  // namespace
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes) {
+                   std::int64_t classes, ops::TablePart part) {
   dispatch(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     using S = Accumulator<T>;
@@ -87,13 +102,14 @@ void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView ta
     dispatch_width<T>(rows_aligned<T>(logits.raw(), V), [&]<int n>() {
       launch_kernel("cross_entropy", stream_of(logits), static_cast<unsigned>(N), kRowThreads, 0,
                     cross_entropy_kernel<n, T>, elements<S>(losses), elements<S>(log_sum_exp),
-                    elements<T>(logits), elements<std::int32_t>(targets), V, classes, report);
+                    elements<T>(logits), targets_of(targets, classes, part), V, report);
     });
   });
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
-                            ConstView targets, std::int64_t classes, double factor) {
+                            ConstView targets, std::int64_t classes, double factor,
+                            ops::TablePart part) {
   dispatch(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     using S = Accumulator<T>;
@@ -104,8 +120,8 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
     dispatch_width<T>(wide, [&]<int n>() {
       launch_kernel("cross_entropy_backward", stream_of(logits), static_cast<unsigned>(N),
                     kRowThreads, 0, cross_entropy_backward_kernel<n, T>, elements<T>(dlogits),
-                    elements<T>(logits), elements<S>(log_sum_exp), elements<std::int32_t>(targets),
-                    V, classes, static_cast<S>(factor), report);
+                    elements<T>(logits), elements<S>(log_sum_exp),
+                    targets_of(targets, classes, part), V, static_cast<S>(factor), report);
     });
   });
 }

@@ -21,15 +21,14 @@ constexpr int kTile = 1024, kTileWarps = kTile / 32;  // ids of a block, one a t
 // Pass 0 reads the ids as they came.
 struct Numbers {
   const std::int32_t* ids;
-  std::int64_t V;
+  std::int64_t V, begin, limit;
   Fault* fault;
   const char* text;
 
   __device__ __forceinline__ std::uint32_t operator()(std::int64_t n) const {
-    const std::int64_t id = ids[n];
-    if (id >= 0 && id < V) return static_cast<std::uint32_t>(id);
-    gpu::raise(fault, text, n, id, V);
-    return static_cast<std::uint32_t>(V);
+    const std::int64_t id = ids[n], here = id - begin;
+    if (id < 0 || id >= limit) gpu::raise(fault, text, n, id, limit);
+    return static_cast<std::uint32_t>(here >= 0 && here < V ? here : V);
   }
 };
 
@@ -127,7 +126,7 @@ __global__ void __launch_bounds__(kTile)
 }  // namespace
 
 SortedPlaces::SortedPlaces(const char* what, const ConstView& ids, std::int64_t V,
-                           const char* fault_text) {
+                           const ops::TablePart& part, const char* fault_text) {
   const std::int64_t N = ids.count(), tiles = pieces(N, kTile);
   scratch_ = Tensor({4 * N + kDigits * tiles}, DType::I32, ids.device(), Purpose::Workspace);
   auto* from_ids = elements<std::uint32_t>(scratch_.view());
@@ -136,7 +135,8 @@ SortedPlaces::SortedPlaces(const char* what, const ConstView& ids, std::int64_t 
   const cudaStream_t stream = stream_of(ids);
   const auto blocks = static_cast<unsigned>(tiles);
   launch_kernel(what, stream, blocks, kTile, 0, number_kernel, from_ids, from_places, N,
-                Numbers{elements<std::int32_t>(ids), V, as_cuda(ids.device()).fault(), fault_text});
+                Numbers{elements<std::int32_t>(ids), V, part.begin, part.all == 0 ? V : part.all,
+                        as_cuda(ids.device()).fault(), fault_text});
   const int bits = std::bit_width(static_cast<std::uint64_t>(V));
   for (int shift = 0; shift < bits; shift += kBits) {
     launch_kernel(what, stream, blocks, kTile, 0, count_kernel, counts, from_ids, N, shift);

@@ -17,27 +17,33 @@ namespace {
 
 constexpr int kWarps = kThreads / 32;
 
-// What an id outside [0, V) is reported as.
+// What an id outside [0, limit) is reported as.
 struct Report {
   Fault* fault;
   const char* text;
 };
 
-// A warp a row of out; n divides C. An id that is outside has a row of zeros.
+// The rows from `begin` on are here.
+struct Ids {
+  const std::int32_t* ids;
+  std::int64_t begin, limit;
+};
+
+// A warp a row of out; n divides C. An id that is outside, or whose row is not here, has zeros.
 template <int n, ops::Into into, class T>
 __global__ void __launch_bounds__(kThreads)
-    embedding_kernel(T* out, const T* table, const std::int32_t* ids, std::int64_t N,
-                     std::int64_t V, std::int64_t C, Report report) {
+    embedding_kernel(T* out, const T* table, Ids ids, std::int64_t N, std::int64_t V,
+                     std::int64_t C, Report report) {
   const unsigned lane = threadIdx.x % 32;
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (row >= N) return;
-  const std::int64_t id = ids[row];
-  const bool inside = id >= 0 && id < V;
-  if (!inside && lane == 0) gpu::raise(report.fault, report.text, row, id, V);
+  const std::int64_t id = ids.ids[row], here = id - ids.begin;
+  const bool exists = id >= 0 && id < ids.limit, inside = exists && here >= 0 && here < V;
+  if (!exists && lane == 0) gpu::raise(report.fault, report.text, row, id, ids.limit);
 #pragma unroll 4
   for (std::int64_t c = std::int64_t{lane} * n; c < C; c += 32 * n) {
     Neighbours<T, n> found{};
-    if (inside) found = neighbours<n>(table + id * C + c);
+    if (inside) found = neighbours<n>(table + here * C + c);
     T* to = out + row * C + c;
     if constexpr (into == ops::Into::Overwrite) {
       *reinterpret_cast<Neighbours<T, n>*>(to) = found;
@@ -63,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A warp looks at one place of the sorted list and 32 n columns, and works where an id's list
-// begins. ids: V stands for one that is outside.
+// begins. ids: V stands for one that is outside, or not here.
 template <int n, class Out, class T>
 __global__ void __launch_bounds__(kThreads)
     embedding_backward_kernel(Out* dtable, const T* dout, const std::uint32_t* ids,
@@ -119,7 +125,7 @@ void add_to_table(const View& dtable, const ConstView& dout, const SortedPlaces&
 
 }  // namespace
 
-void embedding(View out, ConstView table, ConstView ids, Into into) {
+void embedding(View out, ConstView table, ConstView ids, Into into, ops::TablePart part) {
   const std::int64_t N = ids.count(), V = table.shape()[0], C = table.shape()[1];
   const Report report{as_cuda(out.device()).fault(),
                       "embedding: id[{}] is {}, expected 0 <= id < {}"};
@@ -129,8 +135,9 @@ void embedding(View out, ConstView table, ConstView ids, Into into) {
     dispatch_width<T>(wide, [&]<int n>() {
       const auto run = [&](auto kernel) {
         launch_kernel("embedding", stream_of(out), blocks_for(N, kWarps), kThreads, 0, kernel,
-                      elements<T>(out), elements<T>(table), elements<std::int32_t>(ids), N, V, C,
-                      report);
+                      elements<T>(out), elements<T>(table),
+                      Ids{elements<std::int32_t>(ids), part.begin, part.all == 0 ? V : part.all}, N,
+                      V, C, report);
       };
       if (into == Into::Overwrite)
         run(embedding_kernel<n, Into::Overwrite, T>);
@@ -146,10 +153,11 @@ void token_positions(View ids, const ops::TokenRuns& runs) {
                 runs);
 }
 
-void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into) {
+void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into,
+                        ops::TablePart part) {
   if (into == Into::Overwrite) dtable.device().zero(dtable);
   if (ids.count() == 0 || dtable.shape()[1] == 0) return;
-  const SortedPlaces sorted("embedding_backward", ids, dtable.shape()[0],
+  const SortedPlaces sorted("embedding_backward", ids, dtable.shape()[0], part,
                             "embedding_backward: id[{}] is {}, expected 0 <= id < {}");
   dispatch(dout.dtype(), [&](auto type) {
     using T = decltype(type);
