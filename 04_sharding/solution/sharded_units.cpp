@@ -98,7 +98,7 @@ void ShardedUnits::finish() {
 double ShardedUnits::norm() const {
   std::vector<ConstView> mine;
   for (const OptimizerSlice& slice : slices())
-    if (slice.parameter->tied != Tied::Last) mine.push_back(slice.gradient);
+    if (slice.parameter->counts) mine.push_back(slice.gradient);
   return norm_of_shards(rank().world, mine);
 }
 

@@ -22,8 +22,6 @@ class Embedding final : public Layer {
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&table_}; }
 
-  Parameter& table() { return table_; }
-
  private:
   DType dtype_;
   Parameter table_;
@@ -50,7 +48,7 @@ class Positions final : public Layer {
 // gradient has two contributions, of which this one comes first in the backward pass. A pipeline's
 // last stage, which has no embedding, has a table of its own, whose gradients it adds to the
 // first's.
-class TiedHead final : public Layer {
+class TiedHead : public Layer {
  public:
   TiedHead(const Rank& rank, Parameter& table) : Layer(rank, "head"), table_(table) {}
   TiedHead(const Rank& rank, Parameter&& own_table)
@@ -60,6 +58,9 @@ class TiedHead final : public Layer {
   Tensor backward(Tensor dlogits, Saved& saved, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return list(own_.has_value()); }
   std::vector<Parameter*> borrows() override { return list(!own_); }
+
+ protected:
+  Parameter& table() { return table_; }
 
  private:
   std::vector<Parameter*> list(bool table) const {

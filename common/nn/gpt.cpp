@@ -84,7 +84,25 @@ GptParts gpt2_parts() {
                               w.parts.attention(part(".attention")), w.parts.norm(part(".norm2")),
                               w.parts.mlp(part(".mlp")));
   };
+  gpt2.table = [](Wanted w) {
+    return token_table(w.config.vocabulary, w.config.table_rows(), w.config.width);
+  };
+  gpt2.embedding = [](Wanted w, Parameter table) {
+    return make_unique<Embedding>(w.rank, std::move(table), w.config.dtype);
+  };
+  gpt2.head = [](Wanted w, Parameter* shared) {
+    return shared ? make_unique<TiedHead>(w.rank, *shared)
+                  : make_unique<TiedHead>(w.rank, last_table(w));
+  };
+  gpt2.loss = [](Wanted w) { return make_unique<CrossEntropy>(w.rank, w.config.vocabulary); };
   return gpt2;
+}
+
+Parameter last_table(const GptParts::Wanted& wanted) {
+  Parameter table = wanted.parts.table(wanted);
+  table.tied = Tied::Last;
+  table.counts = false;
+  return table;
 }
 
 namespace {
@@ -106,14 +124,12 @@ class GptMaker {
   Model take() { return std::move(model_); }
 
  private:
-  Parameter table() const {
-    return token_table(config_.vocabulary, config_.table_rows(), config_.width);
-  }
+  GptParts::Wanted wanted(const char* name) const { return {rank_, name, config_, parts_}; }
   void add_embedding(Table table_is) {
-    auto embedding = std::make_unique<Embedding>(rank_, table(), config_.dtype);
-    tied_ = &embedding->table();
+    const GptParts::Wanted w = wanted("wte");
+    model_.layers.push_back(parts_.embedding(w, parts_.table(w)));
+    tied_ = model_.layers.back()->parameters().front();
     if (table_is == Table::Split) tied_->tied = Tied::First;
-    model_.layers.push_back(std::move(embedding));
     model_.layers.push_back(std::make_unique<Positions>(rank_, config_.context, config_.width));
     model_.layers.push_back(
         std::make_unique<Dropout>(rank_, "dropout", config_.dropout, config_.seed));
@@ -133,12 +149,9 @@ class GptMaker {
     }
   }
   void add_head() {
-    model_.layers.push_back(parts_.norm({rank_, "norm", config_, parts_}));
-    Parameter own = table();
-    own.tied = Tied::Last;
-    model_.layers.push_back(tied_ ? std::make_unique<TiedHead>(rank_, *tied_)
-                                  : std::make_unique<TiedHead>(rank_, std::move(own)));
-    model_.loss = std::make_unique<CrossEntropy>(rank_, config_.vocabulary);
+    model_.layers.push_back(parts_.norm(wanted("norm")));
+    model_.layers.push_back(parts_.head(wanted("head"), tied_));
+    model_.loss = parts_.loss(wanted("loss"));
   }
 
   const Rank& rank_;

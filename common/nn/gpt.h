@@ -40,11 +40,21 @@ struct GptParts {
   };
   using Make = std::function<std::unique_ptr<Layer>(const Wanted&)>;
   Make norm, core, attention, mlp, block;
+  // The table of the embedding, which the head shares unless it has one of its own (`shared` is
+  // null: the last stage of a pipeline).
+  std::function<Parameter(const Wanted&)> table;
+  std::function<std::unique_ptr<Layer>(const Wanted&, Parameter table)> embedding;
+  std::function<std::unique_ptr<Layer>(const Wanted&, Parameter* shared)> head;
+  std::function<std::unique_ptr<Loss>(const Wanted&)> loss;
   std::int64_t recompute_blocks = 0;  // so many in sequence keep their input alone; 0: keep all
 };
 // LayerNorm; the fused causal core between the products of queries, keys and values, head-major,
-// (3C, C), and the projection; an MLP of 4 C hidden columns; and all of them in a Block.
+// (3C, C), and the projection; an MLP of 4 C hidden columns; and all of them in a Block. A table of
+// table_rows() rows, Embedding, TiedHead, CrossEntropy.
 GptParts gpt2_parts();
+
+// The table of a head that shares none: GptParts::table's, Tied::Last.
+Parameter last_table(const GptParts::Wanted& wanted);
 
 // Blocks begin .. end of a model: a stage of a pipeline.
 struct BlockRange {

@@ -30,7 +30,7 @@ enum class Sync {
 };
 
 // A table that the first and the last stage of a pipeline both have: the gradients of the two are
-// summed, and First counts it in norms and saves it.
+// summed.
 enum class Tied { No, First, Last };
 
 struct Parameter {
@@ -43,6 +43,8 @@ struct Parameter {
   bool decay = false;  // weight decay: matrices yes, biases and norms no
   Sync sync = Sync::Data;
   Tied tied = Tied::No;
+  bool counts = true;  // false: another stage or tensor rank, which has it too, counts it in norms
+                       // and saves it
 
   // What a store has bound: (shape), in the model's type; of the gradient that or a longer one.
   // Both throw Error naming the parameter while nothing is bound.

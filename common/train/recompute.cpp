@@ -35,8 +35,8 @@ std::string Recompute::to_string() const {
   return blocks == 0 ? "none" : blocks == 1 ? "block" : "every:" + std::to_string(blocks);
 }
 
-GptParts Recompute::parts() const {
-  GptParts parts = core ? recompute_core(gpt2_parts()) : gpt2_parts();
+GptParts Recompute::parts(GptParts parts) const {
+  if (core) parts = recompute_core(std::move(parts));
   parts.recompute_blocks = blocks;
   return parts;
 }

@@ -19,7 +19,7 @@ struct Recompute {
   static Recompute parse(const std::string& text);
   std::string to_string() const;
 
-  GptParts parts() const;  // GPT-2's, recomputed so
+  GptParts parts(GptParts parts = gpt2_parts()) const;  // recomputed so
   // FLOPs of a token that are computed a second time: a third of model FLOPs, forward's, of what is
   // recomputed. Beside GptConfig::flops_per_token, which counts the model's own.
   double repeated_flops_per_token(const GptConfig& model, std::int64_t tokens) const;

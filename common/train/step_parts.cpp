@@ -21,7 +21,7 @@ double one_after_another(const Rank& rank, const Model& model, std::int64_t coun
 double Reducer::norm() const {
   std::vector<ConstView> counted;
   for (const Parameter* p : store_.parameters())
-    if (p->tied != Tied::Last) counted.push_back(p->grad());
+    if (p->counts) counted.push_back(p->grad());
   if (counted.size() == store_.parameters().size()) counted = {store_.grads()};  // as one
   return global_norm(counted);
 }

@@ -70,8 +70,8 @@ class Reducer : public LayerHook {
 
   virtual void begin() {}     // before the first micro-batch of a step
   virtual void finish() = 0;  // after the last: now the slices' gradients are the update's
-  // Of the gradients of finish(), without a table that another stage counts (Tied::Last); the same
-  // on all ranks.
+  // Of the gradients of finish(), without those that another rank counts (Parameter::counts); the
+  // same on all ranks.
   virtual double norm() const;
   virtual void updated() {}  // after the update
   // After the slices' weights were filled from elsewhere: now the model has them. Collective.
@@ -112,6 +112,8 @@ struct StepParts {
   // Reducer and optimizer are then those of the ranks that have the same stages.
   std::function<std::unique_ptr<Stages>(const Rank& rank, Mesh& mesh, const TrainConfig& config)>
       stages = {};
+  // Of tensor parallelism (TrainConfig::tp): these parts of a model as a rank of `tp` has them.
+  std::function<GptParts(GptParts parts, Communicator& tp)> split = {};
   // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there
   // is memory for all values and gradients, or the reducer binds them.
   bool divided = false, all_values = true, all_gradients = true;

@@ -20,9 +20,16 @@ void TrainConfig::validate(int all_ranks) const {
   positive("steps", steps);
   positive("ranks", all_ranks);
   positive("pp", pp);
+  positive("tp", tp);
   if (all_ranks % pp != 0)
     fail(fmt::format("{} ranks are no multiple of pp {}: each stage has as many", all_ranks, pp));
-  const int ranks = all_ranks / pp;
+  if (all_ranks / pp % tp != 0)
+    fail(fmt::format("{} ranks of {} are no multiple of tp {}: as many share each layer",
+                     all_ranks / pp, pp > 1 ? "a stage" : "the model", tp));
+  if (model.heads % tp != 0)
+    fail(fmt::format("heads are {}, expected a multiple of tp {}: each rank has whole heads",
+                     model.heads, tp));
+  const int ranks = data_ranks(all_ranks);
   if (batch % micro_batches != 0)
     fail(fmt::format("batch {} is not a multiple of micro-batches {}", batch, micro_batches));
   if (batch / ranks < micro_batches)
@@ -52,7 +59,7 @@ void TrainConfig::validate(int all_ranks) const {
 }
 
 TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
-  const int ranks = std::max(1, all_ranks / pp);
+  const int ranks = std::max(1, data_ranks(all_ranks));
   const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
   const auto V = static_cast<double>(model.table_rows()), T = static_cast<double>(model.context);
   const double parameters = (V + T) * C + L * (12 * C * C + 13 * C) + 2 * C;
@@ -68,16 +75,23 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
   // Beside what blocks keep: the last norm's two, the logits and a gradient; or, later, what is
   // remade and the gradients of a block's output and of its hidden layer. And what lies between two
   // layers, of all other micro-batches.
-  const double others = std::max(V + 3 * C, recompute.remade_per_token(model) + 5 * C);
+  // Of what tensor ranks share each has its part: logits, and of the 16 C of a block the queries,
+  // keys and values, attention's output and the hidden layer, 12 C.
+  const auto parts = static_cast<double>(tp);
+  const double shared = 0.25 + 0.75 / parts;
+  const double others =
+      std::max(V / parts + 3 * C, recompute.remade_per_token(model) * shared + 5 * C);
   const double all =
       parameters * (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
                     extra_state * static_cast<double>(size_of(statistics)));
   // Of a pipeline the first stage, whose table is beside its part of the blocks.
   const double table = V * C / parameters;
-  return {.model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / stages),
-          .activations = (kept * recompute.kept_per_token(model) / stages + samples * others +
-                          (kept - samples) * C) *
-                         T * static_cast<double>(size_of(model.dtype))};
+  const double kept_of_a_token =
+      recompute.kept_per_token(model) * (recompute.blocks > 0 ? 1 : shared);
+  return {
+      .model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / stages) / parts,
+      .activations = (kept * kept_of_a_token / stages + samples * others + (kept - samples) * C) *
+                     T * static_cast<double>(size_of(model.dtype))};
 }
 
 }  // namespace aisc

@@ -14,8 +14,11 @@ struct TrainConfig {
   DType gradient_dtype = DType::F32;  // the model's type, or F32 beside a shorter one
   std::int64_t batch = 16;            // samples of `model.context` tokens per step, over all ranks
   std::int64_t micro_batches = 1;     // parts a rank's share is computed in; divides batch
-  // Stages of a pipeline: the ranks are pp times dp (comm/mesh.h), each with 1/dp of the batch.
-  int pp = 1;
+  // Stages of a pipeline, and ranks that share each layer: all ranks are pp times dp times tp
+  // (comm/mesh.h), those of one dp with 1/dp of the batch.
+  int pp = 1, tp = 1;
+  // Ranks with a share of the batch of their own.
+  int data_ranks(int all_ranks) const { return all_ranks / (pp * tp); }
   // Whether the loop (StepParts) has activations of all of them at once: for needed_bytes.
   bool keeps_all_micro_batches = false;
   double extra_state = 0;  // likewise: numbers of the optimizer's a parameter, beside AdamW's

@@ -40,14 +40,19 @@ StepParts completed(StepParts parts) {
   return parts;
 }
 
-// Of a pipeline.
+// Of a pipeline, and of ranks that share layers.
 std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
                                 const StepParts& parts) {
-  if ((config.pp > 1) != static_cast<bool>(parts.stages))
-    fail(fmt::format("pp is {}, {} stages are given", config.pp, parts.stages ? "and" : "but no"));
-  if (config.pp == 1) return nullptr;
-  return std::make_unique<Mesh>(rank.world,
-                                MeshShape{.dp = rank.world.size() / config.pp, .pp = config.pp});
+  const auto given = [](int degree, const char* name, bool part, const char* what) {
+    if ((degree > 1) != part)
+      fail(fmt::format("{} is {}, {} {}", name, degree, part ? "and" : "but no", what));
+  };
+  given(config.pp, "pp", static_cast<bool>(parts.stages), "stages are given");
+  given(config.tp, "tp", static_cast<bool>(parts.split), "split of layers is given");
+  if (config.pp == 1 && config.tp == 1) return nullptr;
+  return std::make_unique<Mesh>(
+      rank.world,
+      MeshShape{.dp = config.data_ranks(rank.world.size()), .pp = config.pp, .tp = config.tp});
 }
 
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
@@ -74,9 +79,8 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       parts_(completed(std::move(parts))),
       mesh_(make_mesh(rank, config_, parts_)),
       data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
-      stages_(mesh_ ? parts_.stages(rank, *mesh_, config_) : nullptr),
-      model_(make_gpt(rank, config.model, config.recompute.parts(),
-                      stages_ ? stages_->blocks() : std::vector<BlockRange>(1))),
+      stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_) : nullptr),
+      model_(make_model()),
       store_(rank.device, make_units(model_),
              {.value_dtype = config.model.dtype,
               .grad_dtype = config.gradient_dtype,
@@ -97,9 +101,22 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
   reducer_->use(*optimizer_);
 }
 
+Model Trainer::make_model() const {
+  const GptParts whole = gpt2_parts();
+  Model model =
+      make_gpt(rank_, config_.model,
+               config_.recompute.parts(parts_.split ? parts_.split(whole, mesh_->tp()) : whole),
+               stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
+  // What tensor ranks do not share they all have, and the first counts it.
+  if (mesh_ && mesh_->place().tp > 0)
+    for (const Unit& unit : make_units(model))
+      for (Parameter* p : unit.parameters) p->counts = p->counts && p->split_dim >= 0;
+  return model;
+}
+
 bool Trainer::writes(const OptimizerSlice& slice) const {
   return (reducer_->divides() || data_.world.rank() == 0) &&
-         !(slice.parameter && slice.parameter->tied == Tied::Last);
+         !(slice.parameter && !slice.parameter->counts);
 }
 
 void Trainer::take_weights() {
@@ -131,6 +148,7 @@ StepReport Trainer::step(const BatchSampler& data) {
       reducer_->begin();
     });
   report.loss = run_micro_batches(data, tokens) / tokens;
+  if (!counts_losses()) report.loss = 0;
   {
     const auto span = rank_.trace.span("communication", "sum over ranks");
     CpuDevice host;
@@ -170,9 +188,9 @@ double Trainer::norm() const {
   if (!mesh_) return norm;
   double square = norm * norm;
   CpuDevice host;
-  mesh_->pp()
-      .all_reduce(View(&square, {1}, DType::F64, host))
-      .wait();  // comm: 8 bytes, the stages'
+  const View sum(&square, {1}, DType::F64, host);
+  mesh_->pp().all_reduce(sum).wait();  // comm: 8 bytes, the stages'
+  mesh_->tp().all_reduce(sum).wait();  // comm: 8 bytes, the parts of layers'
   return std::sqrt(square);
 }
 
@@ -204,7 +222,7 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
     all.push_back({token.share(), token.share()});
   const std::vector<double> losses = losses_of(all);
   double sums[] = {0, 0};  // losses, tokens
-  for (std::size_t i = 0; i < windows.size() && model_.loss; ++i) {
+  for (std::size_t i = 0; i < windows.size() && model_.loss && counts_losses(); ++i) {
     sums[0] += losses[i];
     sums[1] += static_cast<double>(windows[i].tokens.count());
   }

@@ -1,7 +1,8 @@
 // A training run, on one rank or on many: parameters, an optimizer, and the step that moves them.
 // With N ranks that each hold the whole model each takes its share of every batch, and the
 // gradients are summed over the ranks before the update, which is then the same everywhere. With a
-// pipeline each rank holds some stages of the model, and N are the ranks that hold the same.
+// pipeline each rank holds some stages of the model, with tensor parallelism a part of each layer,
+// and N are the ranks that hold the same.
 #pragma once
 
 #include <algorithm>
@@ -67,8 +68,8 @@ class Trainer {
   const Reducer& reducer() const { return *reducer_; }
   // The ranks that hold the same part of the model, each of which has a share of every batch.
   const Communicator& data_ranks() const { return data_.world; }
-  // True: ranks hold parts of the model, shards or stages. Together those that write theirs hold
-  // each of its elements once.
+  // True: ranks hold parts of the model, shards, stages or parts of layers. Together those that
+  // write theirs hold each of its elements once.
   bool divides() const { return mesh_ || reducer_->divides(); }
   bool writes(const OptimizerSlice& slice) const;
   // What every pass over model() needs around its layers.
@@ -79,6 +80,9 @@ class Trainer {
   double hardware_flops_per_step() const;
 
  private:
+  Model make_model() const;
+  // Tensor ranks compute the same losses: one of them counts them.
+  bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }
   MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
   double run_micro_batches(const BatchSampler& data, double tokens);
   void sum_gradients();
@@ -91,7 +95,7 @@ class Trainer {
   Rank rank_;
   TrainConfig config_;
   StepParts parts_;
-  std::unique_ptr<Mesh> mesh_;  // null: the ranks are data-parallel
+  std::unique_ptr<Mesh> mesh_;  // null: the ranks are data-parallel alone
   Rank data_;                   // among those that hold the same part of the model
   std::unique_ptr<Stages> stages_;
   Model model_;

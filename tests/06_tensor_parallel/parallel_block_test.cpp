@@ -1,0 +1,88 @@
+// How a block is made for several ranks: names, sizes, and what is refused. What it computes is
+// tested in whole/.
+#include "06_tensor_parallel/parallel_block.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tests/06_tensor_parallel/split_layers.h"
+#include "tests/support/message_of.h"
+
+namespace aisc {
+namespace {
+
+std::map<std::string, const Parameter*> by_name(Layer& layer) {
+  std::map<std::string, const Parameter*> names;
+  for (const Parameter* p : layer.parameters()) names[p->name] = p;
+  return names;
+}
+
+TEST(ParallelBlockGiven, HasTheSerialParametersSplitAsThePaperDoes) {
+  const GptConfig config{.layers = 1, .heads = 6, .width = 30};
+  split::on_groups(3, [&](const Rank& rank, Communicator& tp) {
+    const GptParts serial = gpt2_parts(), parts = tensor_parallel_parts(tp);
+    const auto one = serial.block({rank, "blocks.0", config, serial});
+    const auto block = parts.block({rank, "blocks.0", config, parts});
+    const auto whole = by_name(*one), split = by_name(*block);
+    const std::map<std::string, int> split_dims = {{"blocks.0.attention.qkv.weight", 0},
+                                                   {"blocks.0.attention.qkv.bias", 0},
+                                                   {"blocks.0.attention.project.weight", 1},
+                                                   {"blocks.0.mlp.fc.weight", 0},
+                                                   {"blocks.0.mlp.fc.bias", 0},
+                                                   {"blocks.0.mlp.project.weight", 1}};
+    ASSERT_EQ(whole.size(), split.size());
+    for (const auto& [name, p] : whole) {
+      ASSERT_TRUE(split.contains(name)) << name;
+      const Parameter& part = *split.at(name);
+      EXPECT_EQ(part.global_shape, p->shape) << name;
+      EXPECT_EQ(part.decay, p->decay) << name;
+      EXPECT_EQ(part.init.value, p->init.value) << name;
+      EXPECT_EQ(part.sync, Sync::Data) << name << ": tp never adds up gradients";
+      const auto dim = split_dims.find(name);
+      EXPECT_EQ(part.split_dim, dim == split_dims.end() ? -1 : dim->second) << name;
+      if (dim != split_dims.end()) {
+        EXPECT_EQ(part.shape[dim->second] * 3, p->shape[dim->second]) << name;
+        EXPECT_EQ(part.split_begin, tp.rank() * part.shape[dim->second]) << name;
+      } else {
+        EXPECT_EQ(part.shape, p->shape) << name;
+      }
+    }
+  });
+}
+
+// 32 columns divide by 4, and 2 heads do not.
+TEST(ParallelBlockGiven, SaysThatHeadsDoNotDivide) {
+  const GptConfig config{.layers = 1, .heads = 2, .width = 32};
+  split::on_groups(
+      4,
+      [&](const Rank& rank, Communicator& tp) {
+        const GptParts parts = tensor_parallel_parts(tp);
+        const std::string expected =
+            "blocks.3.attention: 2 heads over 4 ranks of tp: expected a multiple of 4";
+        EXPECT_EQ(message_of([&] { parts.block({rank, "blocks.3", config, parts}); }), expected);
+        EXPECT_EQ(message_of([&] {
+                    parts.core({rank, "blocks.3.attention", config, parts});
+                  }),
+                  expected);
+      },
+      1);
+}
+
+TEST(ParallelBlockGiven, SaysThatHiddenColumnsDoNotDivide) {
+  const GptConfig config{.layers = 1, .heads = 3, .width = 9};
+  split::on_groups(
+      7,
+      [&](const Rank& rank, Communicator& tp) {
+        const GptParts parts = tensor_parallel_parts(tp);
+        EXPECT_EQ(message_of([&] {
+                    parts.mlp({rank, "blocks.0.mlp", config, parts});
+                  }),
+                  "blocks.0.mlp: 36 hidden columns over 7 ranks of tp: expected a multiple of 7");
+      },
+      1);
+}
+
+}  // namespace
+}  // namespace aisc
