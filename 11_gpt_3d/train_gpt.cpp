@@ -191,7 +191,7 @@ int ranks_of_this_machine(const Options& options) {
 // What a step will hold and send, where somebody wants to know: the user, or, of models that are
 // divided, the check of memory. Sets options.train.model_bytes.
 std::optional<StepBooks> plan_of(Options& options) {
-  if (options.train.pp > 1) return std::nullopt;  // its ranks do not hold the same
+  if (options.train.pp * options.train.tp > 1) return std::nullopt;  // ranks hold different parts
   if (!options.plan && options.sharding.zero == 0 && !options.adafactor()) return std::nullopt;
   const StepBooks planned = plan_step(options.train, options.ranks, step_of(options));
   double bytes = 0;
@@ -209,7 +209,7 @@ int run_emulated(Options& options) {
                   .meta = options.meta,
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
-                  .alike = !options.onebit_adam() && options.train.pp == 1};
+                  .alike = !options.onebit_adam() && options.train.pp * options.train.tp == 1};
   const auto report = [&](TokenView text) {
     const std::optional<StepBooks> planned = plan_of(options);
     if (options.plan) say(plan_text(options.train, options.ranks, *planned));

@@ -117,7 +117,8 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
     text += fmt::format("{:<28}{:>12}\n", what, figure);
   };
   text += "\n";
-  line(c.pp == 1 ? "parameters" : "parameters of rank 0", fmt::format("{}", step.parameters));
+  line(c.pp * c.tp == 1 ? "parameters" : "parameters of rank 0",
+       fmt::format("{}", step.parameters));
   double states = 0;
   for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
     states += static_cast<double>(step.ledger[p].live_bytes);
@@ -127,7 +128,7 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   line("a step", fmt::format("{:.6g} s", step.seconds));
   line("communication, exposed", fmt::format("{:.6g} s", step.exposed_seconds));
   line("communication, hidden", fmt::format("{:.6g} s", hidden));
-  if (c.pp == 1)  // else most of it passes between stages
+  if (c.pp * c.tp == 1)  // else most of it is sent in smaller groups
     line("sent by a rank", fmt::format("{:.6g} GB", static_cast<double>(step.sent_bytes) / 1e9));
   line("tokens/s", fmt::format("{:.6g}", tokens_a_step / step.seconds));
   line("model FLOP utilisation", fmt::format("{:.3f}", flops / step.seconds / peak));

@@ -98,6 +98,13 @@ void add_pipeline(CLI::App& app, Options& o) {
       ->group(group);
 }
 
+void add_tensor(CLI::App& app, Options& o) {
+  add_number(app, "--tp", o.train.tp, 1, kMostSize,
+             "ranks that share each layer, by heads, hidden columns and tokens of the vocabulary; "
+             "of --ranks the rest is data parallelism")
+      ->group("Tensor parallelism");
+}
+
 // What data-parallel flags ask of each other and of the run.
 void require_data_parallel(Options& o, int argc, const char* const* argv) {
   const Options::DataParallel& d = o.data_parallel;
@@ -209,18 +216,33 @@ void require_pipeline(Options& o, int argc, const char* const* argv) {
          "from stage 2 on gradients are freed behind a layer, zero-bubble schedules defer them");
 }
 
+// What ranks that share layers ask of the other flags.
+void require_tensor(const Options& o) {
+  if (o.train.tp == 1) return;
+  const auto refuse = [&](bool found, const char* what, const char* why) {
+    if (found) fail(fmt::format("--tp {} and {}: {}", o.train.tp, what, why));
+  };
+  refuse(o.data_parallel.average_every > 0, "--average-every",
+         "each step sums the gradients of the ranks that have the same part");
+  refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of ranks with a whole model");
+  refuse(o.adafactor(), "--optimizer adafactor", "its sums are of whole rows and columns");
+  refuse(o.plan, "--plan", "ranks that share layers do not hold the same");
+}
+
 }  // namespace
 
 void add_parallel_flags(CLI::App& app, Options& o) {
   add_data_parallel(app, o.data_parallel);
   add_sharding(app, o);
   add_pipeline(app, o);
+  add_tensor(app, o);
 }
 
 void require_parallel(Options& o, int argc, const char* const* argv) {
   require_data_parallel(o, argc, argv);
   require_sharding(o, argc, argv);
   require_pipeline(o, argc, argv);
+  require_tensor(o);
 }
 
 nlohmann::ordered_json parallel_json(const Options& o) {
@@ -242,7 +264,8 @@ nlohmann::ordered_json parallel_json(const Options& o) {
             {"schedule", o.pipeline.schedule},
             {"chunks", o.pipeline.chunks},
             {"recompute-stages", o.pipeline.again},
-            {"keep-mb", o.pipeline.keep_mb}}}};
+            {"keep-mb", o.pipeline.keep_mb}}},
+          {"tensor parallelism", {{"tp", o.train.tp}}}};
 }
 
 }  // namespace aisc

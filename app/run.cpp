@@ -161,8 +161,9 @@ void Run::describe() {
   facts_.precision = name_of(model().dtype);
   facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
   facts_.prompt = options_.prompt;
-  const int ranks = rank_.world.size(), pp = options_.train.pp;
-  const std::string stages = pp > 1 ? fmt::format(" in {} stages", pp) : "";
+  const int ranks = rank_.world.size(), pp = options_.train.pp, tp = options_.train.tp;
+  const std::string stages = (pp > 1 ? fmt::format(" in {} stages", pp) : "") +
+                             (tp > 1 ? fmt::format(", {} to a layer", tp) : "");
   say(fmt::format(
       "{}; {} in {}, {}{}{} threads", facts_.title,
       options_.data.corpus.empty() ? "the course's handouts and documents" : options_.data.corpus,
@@ -263,7 +264,7 @@ void Run::loop(Progress& progress) {
     const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches
     rank_.trace.record(before >= 1 && before <= options_.trace_steps);
     StepRow row = one_step();
-    if (before == 1 && rank_.trace.is_recording() && !has_whole_model())
+    if (before == 1 && rank_.trace.is_recording() && options_.train.pp > 1)
       timeline_ = actions_of(gather_timeline(rank_));  // of one step
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
     const Asked now = asked();

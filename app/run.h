@@ -69,7 +69,7 @@ class Run {
   StreamedText last_sample();
   // Where ranks take part in each other's passes, all write the text that rank 0 keeps.
   bool writes_text() const { return is_first_rank() || trainer_.reducer().joins_forward(); }
-  bool has_whole_model() const { return options_.train.pp == 1; }
+  bool has_whole_model() const { return options_.train.pp * options_.train.tp == 1; }
   Hooks text_hooks() const {
     return trainer_.reducer().joins_forward() ? trainer_.hooks() : Hooks();
   }

@@ -1,5 +1,5 @@
-// The parameters of a whole model, in its order, on ranks that may have stages of it: declared,
-// without memory.
+// The parameters of a whole model, in its order, on ranks that may have stages or parts of it:
+// declared, without memory.
 #pragma once
 
 #include <cstdint>

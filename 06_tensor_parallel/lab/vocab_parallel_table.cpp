@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub e2835b23dd60).
+// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub d245afcd14f0).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/vocab_parallel_table.h"
 
@@ -21,8 +21,9 @@ ops::TablePart part_of_vocabulary(const Parameter& table) {
 }
 
 Tensor VocabParallelEmbedding::vectors_of(const Tensor& tokens) const {
-  const View ids = tokens.view().reshaped({tokens.count()});                   // (B T)
-  Tensor x(tokens.shape().with(2, table_.shape[1]), dtype_, tokens.device());  // (B, T, C)
+  const View ids = tokens.view().reshaped({tokens.count()});  // (B T)
+  Tensor x({tokens.shape()[0], tokens.shape()[1], table_.shape[1]}, dtype_,
+           tokens.device());  // (B, T, C)
   // LAB 06.4: the embedding of a vocabulary in parts
   // ops::embedding(as_rows(x), table, ids, ops::Into::Overwrite, part) looks rows up; `part` is
   // which rows of the vocabulary `table` has (part_of_vocabulary), of a token of another part it

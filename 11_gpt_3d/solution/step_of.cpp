@@ -10,6 +10,7 @@
 #include "04_sharding/adafactor.h"
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
+#include "06_tensor_parallel/parallel_block.h"
 
 namespace aisc {
 namespace {
@@ -58,7 +59,7 @@ StepParts step_of(const Options& options) {
     parts = onebit_adam(d.onebit_warmup, buckets);
   else if (d.average_every > 0)
     parts = local_steps(d.average_every, options.train.batch);
-  else if (options.ranks > options.train.pp)
+  else if (options.train.data_ranks(options.ranks) > 1)
     parts.reducer = bucketed(buckets);
   if (d.layered) parts.loop = layered;
   if (options.train.pp > 1) {
@@ -67,6 +68,7 @@ StepParts step_of(const Options& options) {
                   static_cast<int>(options.train.micro_batches));
     parts = pipelined(choice, std::move(parts));
   }
+  if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;

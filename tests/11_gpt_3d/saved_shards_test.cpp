@@ -1,5 +1,5 @@
-// Checkpoints of runs whose ranks have shards or stages: the same to the byte on any layout,
-// written and read without ever making the model whole.
+// Checkpoints of runs whose ranks have shards, stages or parts of layers: the same to the byte on
+// any layout, written and read without ever making the model whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,9 +30,16 @@ Options staged(Options options, int pp, const std::string& schedule = "1f1b") {
   return options;
 }
 
+// The same with ranks that share each layer.
+Options shared(Options options, int tp) {
+  options.train.tp = tp;
+  return options;
+}
+
 // What each rank's trainer is, as train_gpt makes it.
 void on_ranks_of(const Options& options, TrainConfig config, const Body& body) {
   config.pp = options.train.pp;
+  config.tp = options.train.tp;
   on_ranks(
       options.ranks, config, [&] { return step_of(options); }, body);
 }
@@ -70,14 +77,18 @@ TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
                              run_of(3, {.zero = 2}, optimizer),
                              run_of(2, {}, optimizer),
                              staged(run_of(4, {.zero = 1}, optimizer), 2),
+                             shared(run_of(3, {}, optimizer), 3),
+                             shared(run_of(6, {.zero = 3}, optimizer), 3),
+                             shared(staged(run_of(6, {}, optimizer), 2), 3),
                              staged(run_of(2, {}, optimizer), 2, "gpipe"),
                              run_of(4, {.zero = 1}, optimizer),
                              run_of(1, {.zero = 3}, optimizer)};
   for (const Options& layout : layouts) {
-    if (layout.train.pp > 1 && layout.adafactor()) continue;  // which the flags refuse
+    if (layout.train.pp * layout.train.tp > 1 && layout.adafactor()) continue;  // flags refuse it
     SCOPED_TRACE(std::to_string(layout.ranks) + " ranks, stage " +
                  std::to_string(layout.sharding.zero) + ", stages " +
-                 std::to_string(layout.train.pp));
+                 std::to_string(layout.train.pp) + ", to a layer " +
+                 std::to_string(layout.train.tp));
     const std::string to = folder.path(std::to_string(&layout - layouts));
     on_ranks_of(layout, config, [&](const Rank& rank, Trainer& trainer) {
       restore_run(rank, read_checkpoint(from), trainer);
