@@ -1,0 +1,67 @@
+// Flags of tensor parallelism: which go together, and that a run may go on without it.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/options.h"
+
+namespace aisc {
+namespace {
+
+using Flags = std::vector<const char*>;
+
+ParsedOptions parse(Flags flags, const std::string& earlier = "{}") {
+  flags.insert(flags.begin(), "train_gpt");
+  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
+}
+
+// What is printed about flags that are refused.
+std::string refusal(const Flags& flags) {
+  testing::internal::CaptureStderr();
+  const auto parsed = parse(flags);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(parsed.options);
+  EXPECT_NE(parsed.exit_code, 0);
+  return said.substr(0, said.find('\n'));
+}
+
+TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
+  const std::pair<Flags, const char*> refused[] = {
+      {{"--ranks", "3", "--tp", "2"},
+       "3 ranks of the model are no multiple of tp 2: as many share each layer"},
+      {{"--ranks", "6", "--pp", "2", "--tp", "2", "--heads", "2", "--width", "16"},
+       "3 ranks of a stage are no multiple of tp 2: as many share each layer"},
+      {{"--ranks", "3", "--tp", "3", "--heads", "4", "--width", "16"},
+       "heads are 4, expected a multiple of tp 3: each rank has whole heads"},
+      {{"--ranks", "2", "--tp", "2", "--average-every", "4"},
+       "--tp 2 and --average-every: each step sums the gradients of the ranks that have the same "
+       "part"},
+      {{"--ranks", "2", "--tp", "2", "--optimizer", "onebit-adam"},
+       "--tp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"},
+      {{"--ranks", "2", "--tp", "2", "--optimizer", "adafactor"},
+       "--tp 2 and --optimizer adafactor: its sums are of whole rows and columns"},
+      {{"--ranks", "2", "--tp", "2", "--plan"},
+       "--tp 2 and --plan: ranks that share layers do not hold the same"}};
+  for (const auto& [flags, said] : refused)
+    EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
+}
+
+TEST(TensorOptions, AreKeptByARunAndMayChange) {
+  const auto plain = parse({}).options;
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->train.tp, 1);
+  const auto before = parse({"--ranks", "4", "--tp", "2", "--heads", "2", "--width", "16"}).options;
+  ASSERT_TRUE(before);
+  EXPECT_EQ(before->train.data_ranks(4), 2);
+  const auto same = parse({}, before->to_json()).options;
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->to_json(), before->to_json());
+  const auto alone = parse({"--ranks", "1", "--tp", "1"}, before->to_json()).options;
+  ASSERT_TRUE(alone) << "a run goes on on one rank";
+  EXPECT_EQ(alone->train.tp, 1);
+}
+
+}  // namespace
+}  // namespace aisc
