@@ -33,7 +33,7 @@ std::string usual_cause(const SplitProduct& p, double balance, Index found, Inde
   const auto is = [&](double number) { return static_cast<double>(found) == std::floor(number); };
   if (found > p.N) return "a rank would have less than a column";
   if (found < 0) return "where not even one rank reaches the balance, the answer is 0";
-  if (found == expected + 1) return "with that many a part has too few FLOPs a byte: round down";
+  if (found == expected + 1) return "one too many: X, A and Y all count, and p is rounded down";
   if (is(2 * N / (element * balance))) return "A and Y are read and written, too, not X alone";
   if (is(N * (1 / balance - 1 / M - 1 / K)))
     return fmt::format("an element has {} bytes, not 2", element);
@@ -83,7 +83,8 @@ TEST(Intensity, MostRanksAreTheLastWithEnough) {
     const DType types[] = {DType::BF16, DType::F32, DType::F64};
     const SplitProduct p{size("M"), size("N"), size("K"),
                          types[static_cast<std::size_t>(drawn(what + "type", 0, 2))]};
-    const double balance = static_cast<double>(drawn(what + "balance", 1, 300000)) / 977;
+    const double balance =
+        std::exp2(drawn(what + "scale", -4, 8)) * static_cast<double>(size("balance")) / 3000;
     const Index most = most_ranks(p, balance);
     ASSERT_GE(most, 0) << text(p) << ", balance " << balance << ": a number of ranks";
     ASSERT_LE(most, p.N) << text(p) << ", balance " << balance << ": a rank has a column at least";
