@@ -22,7 +22,7 @@ struct SplitStep {
 // Of one rank; all do the same.
 struct StepFigures {
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
-  double waiting_seconds = 0;  // in forward and backward, for sums over the ranks
+  double waiting_seconds = 0;  // of these two what the trace has as communication: for sums
   std::int64_t parameters = 0;
   std::int64_t kept_bytes = 0;              // of activations between forward and backward
   std::vector<std::int64_t> layer_bytes{};  // of these what each layer keeps
@@ -35,6 +35,11 @@ struct StepFigures {
 // Bytes have no limit: the caller compares with machine.capacity. One rank runs in place of all
 // (common/model/replicas.h). Throws Error for sizes that t does not divide.
 StepFigures run_step(Machine machine, const GptConfig& config, const SplitStep& step);
+
+// FLOPs of products in such a step of the whole model, over all ranks, what is recomputed included:
+// with all blocks recomputed 96 b s l h^2 (1 + s/(6 h) + V/(16 l h)) (Narayanan et al., arXiv
+// 2104.04473, equation 3).
+double step_flops(const GptConfig& config, const SplitStep& step);
 
 // The machine with each rank in a node of its own, and a card of its own to the others.
 Machine one_rank_a_node(Machine machine);

@@ -1,7 +1,6 @@
-// Where splitting a layer stops to pay: the arithmetic of a product's part against the bytes that
-// it reads, one sample on more and more GPUs, what memory it saves, Megatron-LM's first models, and
-// one large image. The first part is measured here, too; all other seconds are a machine profile's,
-// bytes a device's without memory (docs/virtual_time.md).
+// Where splitting a layer stops to pay: a product's part, measured here, too, one sample on many
+// GPUs, memory, Megatron-LM's first models, one large image. Seconds are a machine profile's, bytes
+// a device's without memory (docs/virtual_time.md).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,9 +50,14 @@ void print(const Json& rows) {
 // What of a profile nobody has published.
 void print_assumed(const Machine& machine) {
   fmt::print("Assumed of {} ({}):\n", machine.name, machine.says);
+  constexpr std::size_t kBegin = 2, kLabel = 26;  // a line without a label has the one's before it
   std::istringstream lines(describe(machine));
-  for (std::string line; std::getline(lines, line);)
-    if (line.find("assumed") != std::string::npos) fmt::print("{}\n", line);
+  std::string label;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() > kBegin && line[kBegin] != ' ') label = line.substr(kBegin, kLabel);
+    if (line.find("assumed") != std::string::npos)
+      fmt::print("  {}{}\n", label, line.substr(kBegin + kLabel));
+  }
   fmt::print("\n");
 }
 
@@ -73,7 +77,7 @@ double reachable(const PartCost& part, double peak, double bandwidth) {
 Json of_a100() {
   const Machine a100 = find_machine("dgx-a100");
   const double peak = a100.peak(DType::BF16), bandwidth = a100.memory_bandwidth;
-  Json rows = Json::array(), most;
+  Json rows = Json::array();
   for (const std::int64_t p : {1, 2, 4, 8, 11, 12, 16, 24, 25, 32, 64}) {
     Json row{{"p", p}};
     for (const std::int64_t n : {2048, 4096}) {
@@ -83,17 +87,16 @@ Json of_a100() {
     }
     rows.push_back(row);
   }
-  for (const std::int64_t n : {2048, 4096})
-    most[std::to_string(n)] = most_ranks({n, n, n}, peak / bandwidth);
+  const auto most = [&](std::int64_t n) { return most_ranks({n, n, n}, peak / bandwidth); };
   fmt::print(
       R"(A product of n x n matrices in BF16 over p A100, {:.0f} TFLOP/s and {:.0f} GB/s, which is
-{:.0f} FLOPs a byte. A part has n/(2+p): {} ranks for n = 2048 and {} for 4096, and from there on
-the part waits for memory. At most, with peak and bandwidth that no product reaches:
+{:.0f} FLOPs a byte. A part has n/(2+p): with more than {} ranks for n = 2048 and {} for 4096 it
+waits for memory. What it can reach at most:
 
 )",
-      peak / 1e12, bandwidth / 1e9, peak / bandwidth, most["2048"].dump(), most["4096"].dump());
+      peak / 1e12, bandwidth / 1e9, peak / bandwidth, most(2048), most(4096));
   print(rows);
-  return {{"rows", rows}, {"most_ranks", most}};
+  return {{"rows", rows}, {"most_ranks", {{"2048", most(2048)}, {"4096", most(4096)}}}};
 }
 
 Tensor random_matrix(std::int64_t rows, std::int64_t columns, Device& device, const char* name) {
@@ -168,28 +171,28 @@ FLOPs a byte, {} ranks.
 Json strong_scaling() {
   const Machine filled = find_machine("dgx-a100"), apart = one_rank_a_node(filled);
   const GptConfig config = gpt(26, 4096, 64, 2048);
-  const BlockRange blocks{1, 25};
+  const BlockRange blocks{1, 25};  // without the first and the last: no embedding and no head
   Json rows = Json::array();
-  double alone = 0;
-  for (int t = 1; t <= 64; t *= 2) {
-    Json row{{"t", t}};
-    for (const auto& [name, machine] : {std::pair{"8 a node", &filled}, {"1 a node", &apart}}) {
+  for (const Machine* machine : {&filled, &apart}) {
+    double alone = 0;
+    for (int t = 1; t <= 64; t *= 2) {
       const StepFigures step = run_step(*machine, config, {.ranks = t, .blocks = blocks});
       const double seconds = step.forward_seconds + step.backward_seconds;
       if (t == 1) alone = seconds;
-      row[fmt::format("{}: ms", name)] = 1e3 * seconds;
-      row["speedup" + std::string(machine == &apart ? " " : "")] = alone / seconds;
-      row["waiting %" + std::string(machine == &apart ? " " : "")] =
-          100 * step.waiting_seconds / seconds;
+      rows.push_back({{"GPUs a node", machine->ranks_per_node},
+                      {"t", t},
+                      {"ms", 1e3 * seconds},
+                      {"speedup", alone / seconds},
+                      {"waiting %", 100 * step.waiting_seconds / seconds},
+                      {"without it", alone / (seconds - step.waiting_seconds)}});
     }
-    rows.push_back(row);
   }
   fmt::print(
-      R"(Forward and backward of one sample of {} tokens through {} blocks of {} columns and {} heads,
-BF16, on t A100: sums over ranks by rings, as Megatron's formula has them. Nodes have 8 GPUs, filled
-one after the other, or 1. Waiting is the time that no computing hides, of forward and backward.
-What is not divided (norms, dropout, sums of the residual stream) and what of an operation is not
-arithmetic (its launch, small products' lower rate) remains when waiting is taken off.
+      R"(Forward and backward of one sample of {} tokens through {} blocks of {} columns and {}
+heads, BF16, on t A100: nodes of 8, filled one after the other, and nodes of 1. Sums over ranks
+go round one ring, which between two nodes has one card. Waiting is what no computing hides.
+Without it the speedup is still not t: norms, residual stream and launches are not divided, and
+small products run at a lower rate.
 
 )",
       config.context, blocks.end - blocks.begin, config.width, config.heads);
@@ -225,8 +228,8 @@ Json memory() {
                     {"no scores", (paper - scores) / 1e9}});
   }
   fmt::print(
-      R"(GB of a rank, by its ledger: {} blocks of {} columns and {} heads, BF16, {} samples of {} tokens;
-AdamW with a copy in F32. Elements in blocks by the formula (12 h^2 + 7 h)/t + 6 h, and all others.
+      R"(GB of a rank, by its ledger: {} blocks of {} columns and {} heads, BF16, {} samples of {}
+tokens; AdamW with a copy in F32. Elements in blocks by (12 h^2 + 7 h)/t + 6 h, and all others.
 What a block keeps for backward, its formula
 s b h (8 + 24/t) + s b (16 + 4 a/t), that of arXiv 2205.05198, s b h (10 + 24/t + 5 a s/(h t)), and
 the same without scores, s b h (10 + 24/t): masks are drawn again here, 2 of the 10. t divides
@@ -241,43 +244,35 @@ sum, positions, nor the residual stream and what norms make of it: 8 s b h on ea
 
 // --- Megatron-LM's first models ----------------------------------------------------------------
 
-struct Model1 {
-  std::int64_t layers, width, heads;
-  double billions;
-};
-
 struct Published {
-  Model1 model;
+  double billions;
+  std::int64_t layers, width, heads;
   int gpus;
   double value;
 };
 
 // Steps of 8 samples; the first row is what the others are related to.
-Json megatron(const char* relation, std::span<const Published> published) {
-  constexpr std::int64_t kSamples = 8;
+enum class Scaling { Weak, Strong };
+Json megatron(Scaling scaling, std::span<const Published> published) {
   const Machine machine = find_machine("dgx-2");
-  const Recompute recompute = Recompute::parse("block");
   Json rows = Json::array();
   double first_rate = 0, first_seconds = 0;
-  for (const auto& [model, gpus, value] : published) {
-    const GptConfig config = gpt(model.layers, model.width, model.heads, 1024);
-    const StepFigures step =
-        run_step(machine, config, {.ranks = gpus, .samples = kSamples, .recompute = recompute});
-    const double flops = config.flops_per_token(config.context) +
-                         recompute.repeated_flops_per_token(config, config.context);
-    const double rate =
-        flops * number(kSamples * config.context) / step.seconds() / static_cast<double>(gpus);
-    if (first_rate == 0) first_rate = rate, first_seconds = step.seconds();
-    const double here = relation == std::string("weak %") ? 100 * rate / first_rate
-                                                          : first_seconds / step.seconds();
-    rows.push_back({{"billions", model.billions},
+  for (const auto& [billions, layers, width, heads, gpus, value] : published) {
+    const GptConfig config = gpt(layers, width, heads, 1024);
+    const SplitStep each{.ranks = gpus, .samples = 8, .recompute = Recompute::parse("block")};
+    const StepFigures step = run_step(machine, config, each);
+    const double seconds = step.seconds(), rate = step_flops(config, each) / seconds / gpus;
+    if (rows.empty()) first_rate = rate, first_seconds = seconds;
+    const bool weak = scaling == Scaling::Weak;
+    const double here = weak ? 100 * rate / first_rate : first_seconds / seconds;
+    rows.push_back({{"billions", billions},
                     {"GPUs", gpus},
-                    {"ms", 1e3 * step.seconds()},
+                    {"ms", 1e3 * seconds},
                     {"waiting", 1e3 * step.waiting_seconds},
                     {"update", 1e3 * step.update_seconds},
                     {"TFLOP/s", rate / 1e12},
                     {"peak GB", number(step.ledger.total.peak_bytes) / 1e9},
-                    {relation, here},
+                    {weak ? "weak %" : "speedup", here},
                     {"published", value},
                     {"ratio", here / value}});
   }
@@ -286,28 +281,30 @@ Json megatron(const char* relation, std::span<const Published> published) {
 }
 
 Json megatron_1() {
-  const Model1 small{40, 1536, 16, 1.2};
   fmt::print(
-      R"(Megatron-LM's GPT-2 models on V100 of a DGX-2 (arXiv 1909.08053, table 1 and figure 5): 8 samples
-of 1024 tokens, 51200 rows, 96 columns a head, all blocks recomputed, AdamW, without clipping. Weak
-scaling: FLOPs a second and GPU, what is recomputed counted, relative to one GPU, whose published
-rate is 39 TFLOP/s.
+      R"(Megatron-LM's GPT-2 models on V100 of a DGX-2 (arXiv 1909.08053, table 1 and figure 5):
+8 samples of 1024 tokens, 51200 rows, 96 columns a head, all blocks recomputed, AdamW, without
+clipping. Weak scaling: FLOPs a second and GPU, what is recomputed counted, relative to one GPU.
+That one had 39 TFLOP/s there, and 62.4, 1288 ms a step, in version 1.0
+(nv-adlr.github.io/MegatronLMV1).
 
 )");
-  const Published larger[] = {{small, 1, 100},
-                              {{54, 1920, 20, 2.5}, 2, 95},
-                              {{64, 2304, 24, 4.2}, 4, 82},
-                              {{72, 3072, 32, 8.3}, 8, 77}};
-  const Json weak = megatron("weak %", larger);
-  fmt::print("The smallest on more GPUs, the same batch: speedup (the paper's appendix D).\n\n");
-  const Published same[] = {{small, 1, 1}, {small, 2, 1.64}, {small, 4, 2.34}, {small, 8, 2.98}};
-  const Json strong = megatron("speedup", same);
+  const Json weak = megatron(Scaling::Weak, std::vector<Published>{{1.2, 40, 1536, 16, 1, 100},
+                                                                   {2.5, 54, 1920, 20, 2, 95},
+                                                                   {4.2, 64, 2304, 24, 4, 82},
+                                                                   {8.3, 72, 3072, 32, 8, 77}});
+  fmt::print("The smallest on more GPUs, the same batch: speedup (the paper's appendix).\n\n");
+  const Json strong =
+      megatron(Scaling::Strong, std::vector<Published>{{1.2, 40, 1536, 16, 1, 1},
+                                                       {1.2, 40, 1536, 16, 2, 1.64},
+                                                       {1.2, 40, 1536, 16, 4, 2.34},
+                                                       {1.2, 40, 1536, 16, 8, 2.98}});
   print_assumed(find_machine("dgx-2"));
   fmt::print(
-      R"(Other than there: the core of attention is fused, and stores no scores; a sum of each layer's
-dx runs beside the product of dW, where it costs the GPU nothing; links carry what their data sheet
-says; nothing but operations and messages takes time; and the V100s of the paper are those of a
-DGX-2H, with a higher clock.
+      R"(Other than there: the core of attention is fused, and stores no scores; the sum of dx runs
+beside the product of dW, where it costs the GPU nothing; links carry what their data sheet says;
+nothing but operations and messages takes time; the paper's V100s are a DGX-2H's, with a higher
+clock.
 
 )");
   return {{"weak", weak}, {"strong", strong}};
@@ -346,8 +343,8 @@ Json space() {
                     {"%", 100 * alone / seconds / ranks}});
   }
   fmt::print(
-      R"(A convolution of 3 x 3, {} channels to {}, F32, of one image of {} x {}, split by rows over A100,
-8 a node; until the last rank is done.
+      R"(A convolution of 3 x 3, {} channels to {}, F32, of one image of {} x {}, split by rows
+over A100, 8 a node; until the last rank is done.
 
 )",
       kChannels, kChannels, kSize, kSize);

@@ -8,4 +8,8 @@ namespace aisc {
 
 StepParts step_of(const Options& options);
 
+// Of how many micro-batches a rank of these has activations at once. Throws Error for a schedule
+// that cannot be.
+TrainConfig::AtOnce micro_batches_at_once(const Options& options);
+
 }  // namespace aisc

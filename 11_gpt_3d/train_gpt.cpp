@@ -72,8 +72,9 @@ int generate_text(const Rank& rank, const Options& options) {
 }
 
 // As many stages as the model can be cut into.
-void require_stages(const Options& options) {
+void require_stages(Options& options) {
   step_of(options);
+  options.train.at_once = micro_batches_at_once(options);
   if (options.train.pp > 1) stages_of(options.train.model, options.train.pp * options.chunks());
 }
 
@@ -191,13 +192,17 @@ int ranks_of_this_machine(const Options& options) {
 // What a step will hold and send, where somebody wants to know: the user, or, of models that are
 // divided, the check of memory. Sets options.train.model_bytes.
 std::optional<StepBooks> plan_of(Options& options) {
-  if (options.train.pp * options.train.tp > 1) return std::nullopt;  // ranks hold different parts
   if (!options.plan && options.sharding.zero == 0 && !options.adafactor()) return std::nullopt;
-  const StepBooks planned = plan_step(options.train, options.ranks, step_of(options));
+  // Of stages and parts of layers, which hold less: of ranks that share the batch alone.
+  Options whole = options;
+  whole.ranks = options.train.data_ranks(options.ranks);
+  whole.train.pp = whole.train.tp = 1;
+  const StepBooks planned = plan_step(whole.train, whole.ranks, step_of(whole));
   double bytes = 0;
   for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
     bytes += static_cast<double>(planned.ledger[p].peak_bytes);
   options.train.model_bytes = bytes;
+  if (options.train.pp * options.train.tp > 1) return std::nullopt;
   return planned;
 }
 
@@ -256,9 +261,6 @@ int run_gpt(int argc, char** argv) {
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
-  options.train.keeps_all_micro_batches =
-      options.data_parallel.layered ||
-      (options.train.pp > 1 && options.pipeline.schedule == "gpipe");
   if (options.onebit_adam())  // errors as a worker, and as a server of a share
     options.train.extra_state = 1 + 1.0 / options.ranks;
   if (options.launcher == "mpirun" && !started_processes()) {

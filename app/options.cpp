@@ -296,7 +296,7 @@ std::string Options::to_json() const {
               {"weight-decay", train.weight_decay},
               {"beta1", train.beta1},
               {"beta2", train.beta2},
-              {"clip", train.clip},
+              {"clip", clip_set_aside.value_or(train.clip)},
               {"seed", train.seed},
               {"precision", lower_name(m.dtype)},
               {"gradients", lower_name(train.gradient_dtype)},

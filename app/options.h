@@ -58,6 +58,9 @@ struct Options {
   std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients
   bool onebit_adam() const { return optimizer == "onebit-adam"; }
   bool adafactor() const { return optimizer == "adafactor"; }
+  // What --clip was before an optimizer or a schedule that cannot clip made it 0: a run that goes
+  // on without these clips again.
+  std::optional<double> clip_set_aside = {};
   bool plan = false;  // what a step will hold and send is said first, and at the end what it did
 
   std::string machine;  // in virtual time, on one that is not there; empty: for real

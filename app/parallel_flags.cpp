@@ -105,6 +105,11 @@ void add_tensor(CLI::App& app, Options& o) {
       ->group("Tensor parallelism");
 }
 
+void set_clip_aside(Options& o) {
+  o.clip_set_aside = o.train.clip;
+  o.train.clip = 0;
+}
+
 // What data-parallel flags ask of each other and of the run.
 void require_data_parallel(Options& o, int argc, const char* const* argv) {
   const Options::DataParallel& d = o.data_parallel;
@@ -114,7 +119,7 @@ void require_data_parallel(Options& o, int argc, const char* const* argv) {
   if (o.onebit_adam()) {
     if (d.average_every > 0)
       fail("--optimizer onebit-adam and --average-every: one sends every step, one does not");
-    if (o.given.contains("clip") && o.train.clip > 0)
+    if (is_given("--clip", argc, argv) && o.train.clip > 0)
       fail(
           fmt::format("--optimizer onebit-adam and --clip {}: gradients that are never summed "
                       "cannot be clipped; --clip 0",
@@ -126,7 +131,7 @@ void require_data_parallel(Options& o, int argc, const char* const* argv) {
       fail(
           "--meta and --optimizer onebit-adam: without numbers nothing settles; --onebit-warmup "
           "says after how many steps");
-    o.train.clip = 0;
+    set_clip_aside(o);
   } else if (d.onebit_warmup > 0) {
     fail("--onebit-warmup: only beside --optimizer onebit-adam");
   }
@@ -197,19 +202,20 @@ void require_pipeline(Options& o, int argc, const char* const* argv) {
   refuse(o.plan, "--plan", "ranks of a pipeline do not hold the same");
   if (p.keep_mb < 0 || p.keep_mb > kMostMegabytes)
     fail(fmt::format("--keep-mb is {}, expected from 0 to {}", p.keep_mb, kMostMegabytes));
-  if (p.keep_mb > 0 && p.again == "none") fail("--keep-mb: only beside --recompute-stages");
+  if (p.again == "none" && is_given("--keep-mb", argc, argv) && p.keep_mb > 0)
+    fail("--keep-mb: only beside --recompute-stages");
   if (!is_given("--chunks", argc, argv))  // a run that goes on may have another schedule
     o.pipeline.chunks = p.schedule == "interleaved" ? std::max(2, p.chunks) : 1;
   if (p.schedule == "pipedream" || p.schedule == "2bw") {
     refuse(o.sharding.zero > 0, "--zero",
            "weights of several versions are kept whole where updates do not wait");
     if (p.schedule == "pipedream" && o.train.clip > 0) {
-      if (o.given.contains("clip"))
+      if (is_given("--clip", argc, argv))
         fail(
             fmt::format("--schedule pipedream and --clip {}: a stage that updates while others "
                         "compute cannot clip by the norm of all; --clip 0",
                         o.train.clip));
-      o.train.clip = 0;
+      set_clip_aside(o);
     }
   }
   refuse(o.sharding.zero > 1 && p.schedule.starts_with("zb-"), "--zero",

@@ -28,6 +28,8 @@ Schedule checked(Schedule schedule, const Communicator& pp, const Model& model) 
   return schedule;
 }
 
+constexpr int kWindowsAtOnce = 8;  // of an evaluation, for each rank
+
 // Of all chunks forward: for windows that nobody trains on.
 Schedule forward_alone(const Schedule& of, int micro_batches) {
   Schedule schedule{.name = "forward", .micro_batches = micro_batches, .stage_of = of.stage_of};
@@ -88,15 +90,22 @@ double PipelineRank::run(std::int64_t count, const ReadMicroBatch& read, double 
 }
 
 std::vector<double> PipelineRank::evaluate(std::span<const Batch> windows, Hooks hooks) {
-  if (windows.empty()) return {};
-  const Handovers handovers(forward_alone(schedule(), static_cast<int>(windows.size())));
-  const ReadMicroBatch read = [&](std::int64_t m) {
-    const Batch& window = windows[static_cast<std::size_t>(m)];
-    return MicroBatch{{window.tokens.share(), window.targets.share()}, {.training = false}};
-  };
-  return PipelineRun(rank_, model_, comms_, handovers, options_, nullptr, read, hooks)
-      .run(0, {})
-      .losses;
+  // The first stage does not wait for the others' losses: what it has sent, and nobody has received
+  // yet, would pile up. So some pass at a time.
+  const std::size_t at_once = index(kWindowsAtOnce * schedule().ranks());
+  std::vector<double> losses;
+  for (std::size_t begin = 0; begin < windows.size(); begin += at_once) {
+    const std::size_t count = std::min(at_once, windows.size() - begin);
+    const Handovers handovers(forward_alone(schedule(), static_cast<int>(count)));
+    const ReadMicroBatch read = [&](std::int64_t m) {
+      const Batch& window = windows[begin + static_cast<std::size_t>(m)];
+      return MicroBatch{{window.tokens.share(), window.targets.share()}, {.training = false}};
+    };
+    PipelineRun run(rank_, model_, comms_, handovers, options_, nullptr, read, hooks);
+    const std::vector<double> some = run.run(0, {}).losses;
+    losses.insert(losses.end(), some.begin(), some.end());
+  }
+  return losses;
 }
 
 }  // namespace aisc

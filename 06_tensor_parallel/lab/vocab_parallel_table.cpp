@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub d245afcd14f0).
+// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub c507c2119dd5).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/vocab_parallel_table.h"
 
@@ -27,7 +27,8 @@ Tensor VocabParallelEmbedding::vectors_of(const Tensor& tokens) const {
   // LAB 06.4: the embedding of a vocabulary in parts
   // ops::embedding(as_rows(x), table, ids, ops::Into::Overwrite, part) looks rows up; `part` is
   // which rows of the vocabulary `table` has (part_of_vocabulary), of a token of another part it
-  // writes zeros. What do the other ranks have for these? f_and_g.h has what brings it here.
+  // writes zeros. What do the other ranks have for these? f_and_g.h has what brings it here, and
+  // wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
   throw NotImplemented("lab 06.4: the embedding of a vocabulary in parts", __FILE__, __LINE__);
   // END LAB 06.4
 }

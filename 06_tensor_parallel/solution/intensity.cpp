@@ -10,13 +10,15 @@
 namespace aisc {
 namespace {
 
+void check(const SplitProduct& p) {
+  if (p.M < 1 || p.N < 1 || p.K < 1)
+    fail(fmt::format("split product: M {}, N {}, K {}, expected 1 or more of each", p.M, p.N, p.K));
+}
+
 struct Sizes {
   double M, N, K, element_bytes;
 };
-
 Sizes sizes_of(const SplitProduct& p) {
-  if (p.M < 1 || p.N < 1 || p.K < 1)
-    fail(fmt::format("split product: M {}, N {}, K {}, expected 1 or more of each", p.M, p.N, p.K));
   return {static_cast<double>(p.M), static_cast<double>(p.N), static_cast<double>(p.K),
           static_cast<double>(size_of(p.dtype))};
 }
@@ -24,23 +26,26 @@ Sizes sizes_of(const SplitProduct& p) {
 }  // namespace
 
 PartCost cost_of_part(const SplitProduct& product, std::int64_t ranks) {
-  const auto [M, N, K, element_bytes] = sizes_of(product);
+  check(product);
   if (ranks < 1) fail(fmt::format("split product: over {} ranks, expected 1 or more", ranks));
+  const auto [M, N, K, element_bytes] = sizes_of(product);
   const double columns = N / static_cast<double>(ranks);
   return {.flops = 2 * M * columns * K,
           .bytes = element_bytes * (M * K + K * columns + M * columns)};  // X, A/p, Y/p
 }
 
 std::int64_t most_ranks(const SplitProduct& product, double balance) {
-  const auto [M, N, K, element_bytes] = sizes_of(product);
+  check(product);
   if (!(balance > 0))
     fail(fmt::format("split product: a balance of {} FLOPs a byte, expected more than 0", balance));
   // LAB 06.8: how many ranks a product can use
   // > cost_of_part() above is what a rank computes and moves. Which of its bytes does p divide?
-  // > Write down FLOPs / bytes >= balance and solve it for p, then return the largest whole p.
-  // > Mind the two ends: not even one rank (0), and more ranks than there are columns (N).
+  // > Write down FLOPs / bytes >= balance and solve it for p, then return the largest whole p;
+  // > sizes_of() has the numbers. Mind both ends: 0 where not even one rank has so many FLOPs a
+  // > byte, and no more ranks than there are columns, N.
+  const auto [M, N, K, element_bytes] = sizes_of(product);
   const double p = N * (2 / (element_bytes * balance) - 1 / M - 1 / K);
-  return static_cast<std::int64_t>(std::floor(std::clamp(p, 0.0, N)));
+  return static_cast<std::int64_t>(std::clamp(std::floor(p), 0.0, N));
   // END LAB 06.8
 }
 

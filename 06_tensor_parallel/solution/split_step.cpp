@@ -64,6 +64,12 @@ StepFigures run_step(Machine machine, const GptConfig& config, const SplitStep& 
   return figures;
 }
 
+double step_flops(const GptConfig& config, const SplitStep& step) {
+  const std::int64_t s = config.context;
+  return static_cast<double>(step.samples * s) *
+         (config.flops_per_token(s) + step.recompute.repeated_flops_per_token(config, s));
+}
+
 Machine one_rank_a_node(Machine machine) {
   machine.nodes *= std::exchange(machine.ranks_per_node, 1);
   machine.cards_per_node = 1;

@@ -24,9 +24,11 @@ Tensor VocabParallelEmbedding::vectors_of(const Tensor& tokens) const {
   // LAB 06.4: the embedding of a vocabulary in parts
   // > ops::embedding(as_rows(x), table, ids, ops::Into::Overwrite, part) looks rows up; `part` is
   // > which rows of the vocabulary `table` has (part_of_vocabulary), of a token of another part it
-  // > writes zeros. What do the other ranks have for these? f_and_g.h has what brings it here.
+  // > writes zeros. What do the other ranks have for these? f_and_g.h has what brings it here, and
+  // > wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
   ops::embedding(as_rows(x), table_.value(), ids, ops::Into::Overwrite, part_of_vocabulary(table_));
-  tp_.all_reduce(x).wait();  // comm: x; one rank has a vector for each token, the others zeros
+  Work sum = tp_.all_reduce(x);  // comm: x; one rank has a vector for each token, the others zeros
+  wait_for(rank_, sum, name_);
   return x;
   // END LAB 06.4
 }

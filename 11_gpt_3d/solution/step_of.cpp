@@ -9,6 +9,7 @@
 #include "03_data_parallel/onebit_adam.h"
 #include "04_sharding/adafactor.h"
 #include "04_sharding/sharded_units.h"
+#include "05_pipeline/list_checks.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
 
@@ -48,6 +49,25 @@ auto adafactor(Optimizes what) {
 }
 
 }  // namespace
+
+TrainConfig::AtOnce micro_batches_at_once(const Options& options) {
+  const auto all = static_cast<double>(options.train.micro_batches);
+  if (options.data_parallel.layered) return {.whole = all, .all = all};
+  if (options.train.pp == 1) return {};
+  const PipelineChoice choice = pipeline_of(options.pipeline);
+  const Schedule schedule =
+      find_schedule(choice, options.train.pp, static_cast<int>(options.train.micro_batches));
+  // What a deferred weight gradient needs is kept until then.
+  const bool defers = choice.schedule.starts_with("zb-");
+  double most = 0;  // a chunk has its part of a rank's blocks
+  for (const int units :
+       most_in_flight(schedule, defers ? ActionKind::WeightGradient : ActionKind::Backward))
+    most = std::max(most, static_cast<double>(units) / schedule.chunks());
+  if (choice.again == Again::Never) return {.whole = most, .all = most};
+  return {.whole = 1. / schedule.chunks(),  // the one whose forward runs again
+          .all = most * schedule.chunks(),
+          .bytes = static_cast<double>(choice.keep_bytes)};
+}
 
 StepParts step_of(const Options& options) {
   const Options::DataParallel& d = options.data_parallel;

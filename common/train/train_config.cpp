@@ -68,10 +68,11 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
   const std::int64_t share = (batch + ranks - 1) / ranks;
   const std::int64_t at_a_time = (share + micro_batches - 1) / micro_batches;
   const auto samples = static_cast<double>(at_a_time), stages = static_cast<double>(pp);
-  // Of a pipeline each stage has as many micro-batches under way as there are stages behind it.
-  const double kept = keeps_all_micro_batches
-                          ? static_cast<double>(share)
-                          : std::min(stages * samples, static_cast<double>(share));
+  // Of a pipeline the first stage has a micro-batch under way for each stage.
+  const auto samples_of = [&](double parts) {
+    return std::min((parts > 0 ? parts : stages) * samples, static_cast<double>(share));
+  };
+  const double kept = samples_of(at_once.whole), begun = std::max(kept, samples_of(at_once.all));
   // Beside what blocks keep: the last norm's two, the logits and a gradient; or, later, what is
   // remade and the gradients of a block's output and of its hidden layer. And what lies between two
   // layers, of all other micro-batches.
@@ -80,7 +81,7 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
   const auto parts = static_cast<double>(tp);
   const double shared = 0.25 + 0.75 / parts;
   const double others =
-      std::max(V / parts + 3 * C, recompute.remade_per_token(model) * shared + 5 * C);
+      std::max(V / parts + 3 * C, recompute.remade_per_token(model) * shared + (1 + 4 / parts) * C);
   const double all =
       parameters * (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
                     extra_state * static_cast<double>(size_of(statistics)));
@@ -90,8 +91,9 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
       recompute.kept_per_token(model) * (recompute.blocks > 0 ? 1 : shared);
   return {
       .model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / stages) / parts,
-      .activations = (kept * kept_of_a_token / stages + samples * others + (kept - samples) * C) *
-                     T * static_cast<double>(size_of(model.dtype))};
+      .activations = (kept * kept_of_a_token / stages + samples * others + (begun - samples) * C) *
+                         T * static_cast<double>(size_of(model.dtype)) +
+                     at_once.bytes};
 }
 
 }  // namespace aisc

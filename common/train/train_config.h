@@ -19,8 +19,13 @@ struct TrainConfig {
   int pp = 1, tp = 1;
   // Ranks with a share of the batch of their own.
   int data_ranks(int all_ranks) const { return all_ranks / (pp * tp); }
-  // Whether the loop (StepParts) has activations of all of them at once: for needed_bytes.
-  bool keeps_all_micro_batches = false;
+  // Of how many micro-batches a rank has activations at once, for needed_bytes: what its blocks
+  // keep of `whole`, the input alone of the others up to `all`; and `bytes` that may be kept
+  // besides. 0: those of the plain loop, or of a pipeline that takes them forward and backward in
+  // turn.
+  struct AtOnce {
+    double whole = 0, all = 0, bytes = 0;
+  } at_once;
   double extra_state = 0;  // likewise: numbers of the optimizer's a parameter, beside AdamW's
   // Likewise: bytes of weights, gradients and optimizer on a rank at the worst moment of a step,
   // where ranks divide them or the optimizer is another; 0: AdamW over all of them.

@@ -58,13 +58,14 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
 
 // Steps are counted from 1 where a person reads them.
-void require_finite(std::int64_t step, const StepReport& report) {
+void require_finite(std::int64_t step, const StepReport& report, const char* clipping) {
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
   fail(fmt::format(
       "step {}: the loss is {} and the norm of the gradients {}. The usual causes: a learning rate "
-      "that is too high (it is {:.3g} in this step; try a third of it, or a longer warm-up), no "
-      "clipping (--clip 1), or too short a precision (try --precision f32)",
-      step + 1, in_words(report.loss), in_words(report.gradient_norm), report.learning_rate));
+      "that is too high (it is {:.3g} in this step; try a third of it, or a longer warm-up), {}or "
+      "too short a precision (try --precision f32)",
+      step + 1, in_words(report.loss), in_words(report.gradient_norm), report.learning_rate,
+      clipping));
 }
 
 }  // namespace
@@ -158,7 +159,8 @@ StepReport Trainer::step(const BatchSampler& data) {
     sum.wait();
   }
   report.gradient_norm = norm();
-  require_finite(step, report);
+  const bool might_clip = config_.clip == 0 && updates_per_step() == 1;
+  require_finite(step, report, might_clip ? "no clipping (--clip 1), " : "");
   if (!updates)
     update({.learning_rate = report.learning_rate,
             .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});

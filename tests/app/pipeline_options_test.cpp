@@ -80,6 +80,32 @@ TEST(PipelineOptions, MeanTheseWhenTheyAreNotGiven) {
   EXPECT_EQ(parse({"--ranks", "2", "--pp", "2", "--schedule", "pipedream"}).options->train.clip, 0);
 }
 
+// What cannot clip sets --clip aside; a run that goes on without it clips again.
+TEST(PipelineOptions, SetClippingAsideAndDoNotForgetIt) {
+  const auto clipped =
+      parse({"--ranks", "2", "--pp", "2", "--clip", "0.5", "--schedule", "1f1b"}).options;
+  ASSERT_TRUE(clipped);
+  const auto pipedream = parse({"--schedule", "pipedream"}, clipped->to_json()).options;
+  ASSERT_TRUE(pipedream) << "nobody has asked for both";
+  EXPECT_EQ(pipedream->train.clip, 0);
+  const auto again = parse({"--schedule", "gpipe"}, pipedream->to_json()).options;
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->train.clip, 0.5);
+  const auto signs =
+      parse({"--ranks", "2", "--optimizer", "onebit-adam"}, parse({}).options->to_json()).options;
+  ASSERT_TRUE(signs);
+  EXPECT_EQ(signs->train.clip, 0);
+  EXPECT_EQ(parse({"--optimizer", "adamw"}, signs->to_json()).options->train.clip,
+            parse({}).options->train.clip);
+}
+
+TEST(PipelineOptions, KeepNothingBesidesWhereAllIsKept) {
+  const auto early =
+      parse({"--ranks", "2", "--pp", "2", "--recompute-stages", "early", "--keep-mb", "4"}).options;
+  ASSERT_TRUE(early);
+  EXPECT_TRUE(parse({"--recompute-stages", "none"}, early->to_json()).options);
+}
+
 TEST(PipelineOptions, AreKeptByARunAndMayChange) {
   const auto before =
       parse({"--ranks", "2", "--pp", "2", "--schedule", "interleaved", "--chunks", "3"}).options;

@@ -119,6 +119,33 @@ TEST(Pipeline, EvaluatesAsOneRank) {
   }
 }
 
+// The first stage does not run ahead of the others without end.
+TEST(Pipeline, EvaluatesManyWindowsInNoMoreMemory) {
+  for (const Case& c : {Case{"1f1b", 3, 2}, Case{"interleaved", 2, 2, 2}}) {
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const TrainConfig config = config_of(c.pp, c.micro_batches);
+    constexpr std::int64_t kWindows = 400;
+    std::int64_t most = 0;  // of the rank that had most
+    std::mutex mutex;
+    launch(launch_options({.ranks = c.pp}), [&](Rank rank) {
+      const Trainer trainer(rank, config, pipelined({.schedule = c.schedule, .chunks = c.chunks}));
+      const auto text = some_text();
+      const BatchSampler data(text, config.model.context, 7);
+      std::vector<Batch> windows;
+      for (std::int64_t w = 0; w < kWindows; ++w) windows.push_back(data.batch(rank.device, w, 1));
+      rank.world.barrier();
+      rank.device.reset_peaks();
+      trainer.evaluate(windows);
+      const std::lock_guard lock(mutex);
+      most = std::max(most, rank.device.ledger()[Purpose::Activations].peak_bytes);
+    });
+    // Between two stages some windows are on their way, far fewer than all.
+    const std::int64_t window = config.model.context * config.model.width * 8;  // F64
+    EXPECT_LE(most, 4 * c.chunks * 8 * c.pp * window);
+    EXPECT_LT(4 * c.chunks * 8 * c.pp, kWindows) << "or the test says nothing";
+  }
+}
+
 TEST(Pipeline, CountsTheNormOfTheWholeModelOnce) {
   const std::vector<std::uint8_t> text = some_text();
   const auto norm = [&](const TrainConfig& config, const StepParts& parts) {
