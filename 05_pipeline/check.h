@@ -20,7 +20,9 @@ std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends);
 
 struct CheckOptions {
   Sends sends = Sends::Started;
-  std::vector<int> most_in_flight = {};  // by rank, until Backward; empty: any number
+  // By rank: the most that it may keep, each from its forward to the last action of the same
+  // micro-batch and chunk (WeightGradient where that is split off). Empty: any number.
+  std::vector<int> most_in_flight = {};
 };
 
 // Empty if the schedule can be executed. Else a sentence for each problem, with rank, action, and

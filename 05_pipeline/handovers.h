@@ -26,8 +26,8 @@ class Handovers {
 
   // The action whose result this one takes: of a forward the same micro-batch's forward of the
   // stage before, of a backward the backward of the stage after. It may be of the same rank: then
-  // nothing is sent. Nothing for the first stage's forward, the last stage's backward, weight
-  // gradients and updates.
+  // nothing is sent. Nothing for the first stage's forward and the last stage's backward (of each
+  // copy of the model), weight gradients and updates.
   std::optional<ActionAt> source_of(ActionAt at) const { return neighbour(at, -1); }
   // The action that takes this one's result.
   std::optional<ActionAt> target_of(ActionAt at) const { return neighbour(at, 1); }

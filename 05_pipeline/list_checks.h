@@ -12,7 +12,8 @@ namespace aisc {
 // The problems() of each list by itself: a forward and a backward (and a weight gradient where the
 // schedule splits it off) of each micro-batch on each chunk, once and in this order; updates after
 // the gradients of all micro-batches up to theirs, each with one more at least. There need not be
-// updates. A stage that is nowhere or twice is a problem, too.
+// updates. A stage that is nowhere or twice is a problem, too, and so are stages that are not
+// equally many for each copy of the model.
 std::vector<std::string> list_problems(const Schedule& schedule);
 
 // For each pair of ranks and direction (forward and backward have communicators of their own) the

@@ -14,8 +14,9 @@ class PipelineRank {
  public:
   // Ranks of `pp` in the schedule's order. The model's stages (Model::stages) are this rank's, one
   // a chunk; the loss is with the last stage. Collective. Throws Error with all problems() of the
-  // schedule, and for another number of ranks or chunks; dual_pipe(), whose model is there twice,
-  // cannot be executed. Model and rank live longer than this.
+  // schedule, and for another number of ranks or chunks; and for several copies of the model, as
+  // dual_pipe() has them: it can be checked and simulated alone. Model and rank live longer than
+  // this.
   PipelineRank(const Rank& rank, Communicator& pp, const Model& model, Schedule schedule,
                PipelineOptions options);
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -63,7 +64,6 @@ class PipelineRun {
   const Schedule& schedule() const { return handovers_.schedule(); }
   const MicroBatch& micro_batch(int m);
   bool is_last_stage(const Action& a) const;
-  bool completes(const Action& a) const;
   const LayerRange& layers(const Action& a) const;
 
   void forward(std::size_t position, const Action& a);
@@ -85,6 +85,7 @@ class PipelineRun {
   const Hooks hooks_;
   const int self_;
   const std::vector<Action>& list_;
+  const std::set<std::pair<int, int>> completing_;  // by micro-batch and chunk
   double loss_factor_ = 1;
   std::vector<std::optional<MicroBatch>> micro_batches_;
   std::map<std::pair<int, int>, Part> parts_;  // by micro-batch and chunk

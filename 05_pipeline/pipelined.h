@@ -32,9 +32,10 @@ std::vector<BlockRange> stages_of(const GptConfig& config, int stages);
 // For a Trainer with config.pp ranks a pipeline. A step is one run of the schedule: m micro-batches
 // of each pipeline's share of the batch. With pipedream each of them is an update of its own, and
 // none is clipped, since a norm of all stages would make them wait for each other; a table on two
-// stages does make the two wait. Throws Error for clipping with it, and as PipelineRank. 2bw's
-// version before the newest is in no checkpoint: a run that goes on takes its first step with the
-// newest, as a new run does.
+// stages does make the two wait. Throws Error for clipping with it, for micro-batches that are not
+// equally large, since each is the mean of an update, and as PipelineRank. 2bw's version before the
+// newest is in no checkpoint: a run that goes on takes its first step with the newest, as a new run
+// does.
 StepParts pipelined(const PipelineChoice& choice, StepParts parts = {});
 
 }  // namespace aisc

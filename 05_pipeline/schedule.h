@@ -19,11 +19,13 @@ struct Action {
 };
 
 // The model is cut into stages, numbered in the order of forward. Each rank has one or more of
-// them, its chunks.
+// them, its chunks. With several copies of the model (DualPipe) the stages are those of the first,
+// then those of the second; each copy is a pipeline of its own, and nothing passes between them.
 struct Schedule {
   std::string name;
   int micro_batches = 1;
   std::vector<std::vector<int>> stage_of = {};    // [rank][chunk]: each stage once
+  int copies = 1;                                 // of the model
   bool splits_backward = false;                   // weight gradients are actions of their own
   std::vector<std::vector<Action>> actions = {};  // by rank
 

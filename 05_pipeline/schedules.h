@@ -105,11 +105,13 @@ Schedule zb_v(int ranks, int micro_batches);
 // pipelines through the same ranks, one from each end. Rank r has stage r of the one and stage
 // p - 1 - r of the other, so all weights are there twice.
 //
-// The Schedule holds both as one: stages 0 .. p - 1 of down_and_up() are the model, and stages from
-// p on the model once more: stage p + s has the layers of stage s. Stage p is on rank p - 1, and
-// takes its input from the batch, not from stage p - 1. schedule.micro_batches is m/2, those of one
-// direction: micro-batch k of chunk 0 is number k of the batch, micro-batch k of chunk 1 number
-// m/2 + k. Before the updates, gradients of stages s and p + s have to be summed.
+// The Schedule holds both as one, with two copies of the model: stages 0 .. p - 1 of down_and_up()
+// are the model, and stages from p on the model once more: stage p + s has the layers of stage s.
+// Stage p is on rank p - 1, and takes its input from the batch, not from stage p - 1.
+// schedule.micro_batches is m/2, those of one direction: micro-batch k of chunk 0 is number k of
+// the batch, micro-batch k of chunk 1 number m/2 + k. Before the updates, gradients of stages s and
+// p + s have to be summed. Such a schedule is checked, simulated and drawn; PipelineRank refuses
+// it.
 //
 // "near" is the chunk whose pipeline begins at the nearer end, e the distance from that end, and
 // c = p/2 - 1 - e that from the centre:

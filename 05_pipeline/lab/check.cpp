@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/check.cpp (stub 393fd25423b2).
+// Yours to write; from 05_pipeline/solution/check.cpp (stub 78e25ff8282b).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "05_pipeline/check.h"
 
@@ -35,7 +35,7 @@ std::vector<std::string> problems(const Schedule& schedule, const CheckOptions& 
                      schedule.name, expected.size(), schedule.ranks()));
   const Handovers handovers(schedule);
   found = message_problems(handovers);
-  const std::vector<int> in_flight = most_in_flight(schedule);
+  const std::vector<int> in_flight = most_in_flight(schedule, ActionKind::WeightGradient);
   for (std::size_t rank = 0; rank < expected.size(); ++rank)
     if (in_flight[rank] > expected[rank])
       found.push_back(fmt::format("rank {}: {} micro-batches in flight, at most {} expected", rank,

@@ -59,6 +59,7 @@ std::vector<Action> dual_pipe_list(int ranks, int rank, int micro_batches) {
 
 Schedule dual_pipe(int ranks, int micro_batches) {
   Schedule schedule = empty_down_and_up("dualpipe", ranks, micro_batches);
+  schedule.copies = 2;
   if (ranks % 2 != 0 || micro_batches % 2 != 0)
     fail(fmt::format("dualpipe: {} ranks and {} micro-batches, even numbers expected", ranks,
                      micro_batches));

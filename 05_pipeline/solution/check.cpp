@@ -50,7 +50,7 @@ std::vector<std::string> problems(const Schedule& schedule, const CheckOptions& 
                      schedule.name, expected.size(), schedule.ranks()));
   const Handovers handovers(schedule);
   found = message_problems(handovers);
-  const std::vector<int> in_flight = most_in_flight(schedule);
+  const std::vector<int> in_flight = most_in_flight(schedule, ActionKind::WeightGradient);
   for (std::size_t rank = 0; rank < expected.size(); ++rank)
     if (in_flight[rank] > expected[rank])
       found.push_back(fmt::format("rank {}: {} micro-batches in flight, at most {} expected", rank,

@@ -61,9 +61,10 @@ std::size_t Handovers::slot(ActionKind kind, int stage, int micro_batch) const {
 std::optional<ActionAt> Handovers::neighbour(ActionAt at, int step) const {
   const Action& a = action(at);
   if (a.kind != ActionKind::Forward && a.kind != ActionKind::Backward) return {};
-  const int stage = schedule_.stage_of[index(at.rank)][index(a.chunk)] +
-                    (a.kind == ActionKind::Forward ? step : -step);
-  if (stage < 0 || stage >= schedule_.stages()) return {};
+  const int of_a_copy = schedule_.stages() / schedule_.copies;
+  const int own = schedule_.stage_of[index(at.rank)][index(a.chunk)];
+  const int stage = own + (a.kind == ActionKind::Forward ? step : -step);
+  if (stage < 0 || stage / of_a_copy != own / of_a_copy) return {};
   return ActionAt{places_[index(stage)].rank, positions_[slot(a.kind, stage, a.micro_batch)]};
 }
 

@@ -70,6 +70,9 @@ std::vector<std::string> list_problems(const Schedule& schedule) {
   }
   if (schedule.micro_batches < 1)
     return {fmt::format("{} micro-batches, at least 1 expected", schedule.micro_batches)};
+  if (schedule.copies < 1 || schedule.stages() % schedule.copies != 0)
+    return {fmt::format("{} stages of {} copies of the model, a multiple expected",
+                        schedule.stages(), schedule.copies)};
   if (schedule.actions.size() != schedule.stage_of.size())
     return {fmt::format("{} lists of actions, one for each of {} ranks expected",
                         schedule.actions.size(), schedule.ranks())};

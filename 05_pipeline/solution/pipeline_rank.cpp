@@ -19,6 +19,9 @@ Schedule checked(Schedule schedule, const Communicator& pp, const Model& model) 
   std::string all;
   for (const std::string& problem : problems(schedule)) all += "\n  " + problem;
   if (!all.empty()) fail(fmt::format("pipeline: {} cannot be executed:{}", schedule.name, all));
+  if (schedule.copies > 1)
+    fail(fmt::format("pipeline: {} is of {} copies of the model, and ranks execute one",
+                     schedule.name, schedule.copies));
   if (schedule.ranks() != pp.size())
     fail(fmt::format("pipeline: {} is of {} ranks, {} has {}", schedule.name, schedule.ranks(),
                      pp.name(), pp.size()));

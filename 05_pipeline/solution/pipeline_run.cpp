@@ -21,6 +21,22 @@ const char* part_of(ActionKind kind) {
   }
 }
 
+// The micro-batches, each with its chunk, with which the chunk's gradients are whole: whose
+// gradient is the last one of the list before an update of the chunk, or before the list's end.
+// Micro-batches may go backward in any order, so that this need not be the largest number.
+std::set<std::pair<int, int>> completing(const std::vector<Action>& list, bool splits_backward) {
+  const ActionKind gradient = splits_backward ? ActionKind::WeightGradient : ActionKind::Backward;
+  std::set<std::pair<int, int>> all;
+  std::map<int, int> last;  // by chunk: the micro-batch of its last gradient since an update
+  for (const Action& a : list) {
+    if (a.kind == gradient) last[a.chunk] = a.micro_batch;
+    if (a.kind != ActionKind::Update) continue;
+    if (const auto found = last.extract(a.chunk)) all.insert({found.mapped(), a.chunk});
+  }
+  for (const auto& [chunk, micro_batch] : last) all.insert({micro_batch, chunk});
+  return all;
+}
+
 enum class Keep { All, Nothing };
 std::vector<Saved> new_saved(std::size_t layers, Keep keep) {
   std::vector<Saved> saved(layers + 1);
@@ -43,6 +59,7 @@ PipelineRun::PipelineRun(const Rank& rank, const Model& model, StageComms& comms
       hooks_(hooks),
       self_(comms.forward->rank()),
       list_(handovers.schedule().actions[index(self_)]),
+      completing_(completing(list_, handovers.schedule().splits_backward)),
       micro_batches_(index(handovers.schedule().micro_batches)),
       kept_(options.keep_bytes),
       report_{.losses = std::vector<double>(micro_batches_.size())},
@@ -79,24 +96,13 @@ const LayerRange& PipelineRun::layers(const Action& a) const {
   return model_.stages[index(a.chunk)];
 }
 
-// Are the chunk's gradients whole after this micro-batch? Updates say so; without any the last.
-bool PipelineRun::completes(const Action& a) const {
-  bool any = false;
-  for (const Action& other : list_) {
-    if (other.kind != ActionKind::Update || other.chunk != a.chunk) continue;
-    if (other.micro_batch == a.micro_batch) return true;
-    any = true;
-  }
-  return !any && a.micro_batch + 1 == schedule().micro_batches;
-}
-
 void PipelineRun::forward(std::size_t position, const Action& a) {
   const MicroBatch& micro = micro_batch(a.micro_batch);
   const bool trains = micro.pass.training;
   if (versions_ && trains) versions_->use_for_forward(a.micro_batch);
   Part& part = parts_[{a.micro_batch, a.chunk}];
   part.pass = micro.pass;
-  part.pass.last_micro_batch = completes(a);
+  part.pass.last_micro_batch = completing_.contains({a.micro_batch, a.chunk});
   part.kept = trains && (options_.again == Again::Never || kept_.has_room());
   part.saved = new_saved(layers(a).count(), part.kept ? Keep::All : Keep::Nothing);
   Tensor x = links_.receives(position) ? links_.receive(position) : micro.batch.tokens.share();

@@ -28,6 +28,12 @@ class GptStages final : public Stages {
           fmt::format("pipeline: {} updates a stage while others compute, and cannot clip by the "
                       "norm of all: found clip {}, expected 0",
                       choice.schedule, config.clip));
+    const std::int64_t parts = mesh.gradients().size() * config.micro_batches;
+    if (updates_on_its_way(choice) && config.batch % parts != 0)
+      fail(
+          fmt::format("pipeline: {} updates by the mean over each micro-batch, which are equally "
+                      "large: found a batch of {}, expected a multiple of {}",
+                      choice.schedule, config.batch, parts));
     const std::vector<BlockRange> all = stages_of(config.model, schedule_.stages());
     for (const int stage : schedule_.stage_of[static_cast<std::size_t>(pp_.rank())])
       blocks_.push_back(all[static_cast<std::size_t>(stage)]);

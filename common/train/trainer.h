@@ -43,7 +43,7 @@ class Trainer {
   void take_weights();
   // Goes on as a run that took `steps` steps with `samples` samples, once the weights of the
   // optimizer's slices() and its state() hold what they held then: every later step is bitwise the
-  // same. Collective.
+  // same, unless a pipeline keeps older weights (2BW). Collective.
   void resume(std::int64_t steps, std::int64_t samples);
 
   // Step number steps_taken(): forward and backward of every micro-batch, the sum over ranks,

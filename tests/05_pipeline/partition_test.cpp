@@ -233,7 +233,7 @@ TEST(ReplicatedCutGiven, LargeWeightsAreAStraightPipeline) {
 }
 
 TEST(ReplicatedCutGiven, IsTheBestOfAllDivisions) {
-  for (int layers = 1; layers <= 6; ++layers)
+  for (int layers = 1; layers <= 12; ++layers)
     for (int machines = 1; machines <= 4; ++machines)
       for (int trial = 0; trial < 4; ++trial) {
         const std::string name = std::to_string(layers) + " layers on " + std::to_string(machines) +

@@ -33,7 +33,7 @@ struct Times {
 
 using Done = std::map<std::tuple<ActionKind, int, int>, int>;  // kind, micro-batch, stage: its end
 
-// What must be done before an action on `stage`, in a model of `stages` stages.
+// What must be done before an action on `stage`, where a copy of the model has `stages` stages.
 inline std::vector<Done::key_type> needs_of(const Action& a, int stage, int stages) {
   using enum ActionKind;
   const int k = a.micro_batch, place = stage % stages;
@@ -69,9 +69,8 @@ inline std::string first_missing(const Schedule& s) {
   return {};
 }
 
-// Each rank does its list in order, each action as early as its needs are done. `copies` of the
-// model are pipelines of their own: DualPipe has two.
-inline Times run(const Schedule& s, const Costs& costs = {}, int copies = 1) {
+// Each rank does its list in order, each action as early as its needs are done.
+inline Times run(const Schedule& s, const Costs& costs = {}) {
   const auto ranks = static_cast<std::size_t>(s.ranks());
   Times t{.problem = first_missing(s),
           .begins = std::vector<std::vector<int>>(ranks),
@@ -91,7 +90,7 @@ inline Times run(const Schedule& s, const Costs& costs = {}, int copies = 1) {
     const Action& a = s.actions[rank][i];
     const int stage = s.stage_of[rank][static_cast<std::size_t>(a.chunk)];
     int begin = now[rank];
-    for (const auto& need : needs_of(a, stage, s.stages() / copies)) {
+    for (const auto& need : needs_of(a, stage, s.stages() / s.copies)) {
       if (done.find(need) == done.end()) return false;
       begin = std::max(begin, done[need]);
     }
@@ -156,11 +155,11 @@ inline bool in_order(const std::vector<Action>& list) {
 // The schedule can be run, its bubble and each rank's in-flight peak are these, and a list ends
 // with one update a chunk after all micro-batches.
 inline void expect_times(const Schedule& s, const Costs& costs, int bubble,
-                         const std::function<int(int rank)>& in_flight, int copies = 1) {
+                         const std::function<int(int rank)>& in_flight) {
   const std::string what = s.name + " of " + std::to_string(s.ranks()) + " ranks, " +
                            std::to_string(s.chunks()) + " chunks, " +
                            std::to_string(s.micro_batches) + " micro-batches: ";
-  const Times t = run(s, costs, copies);
+  const Times t = run(s, costs);
   ASSERT_EQ(t.problem, "") << what;
   EXPECT_EQ(t.bubble, bubble) << what << "units that a rank idles, the most";
   for (int rank = 0; rank < s.ranks(); ++rank) {

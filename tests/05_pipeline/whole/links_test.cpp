@@ -28,7 +28,7 @@
 namespace aisc {
 namespace {
 
-constexpr std::size_t kLayers = 9;  // an embedding and products
+constexpr int kLayers = 9;  // an embedding and products
 constexpr std::int64_t kTokens = 3, kVocabulary = 11;
 
 // Columns of what layer i makes: no two neighbours alike.
@@ -162,7 +162,7 @@ RunRecord pipelined_run(const Schedule& schedule, const Decorate& decorate = {},
 std::vector<Schedule> all_schedules(int p, int m) {
   std::vector<Schedule> all{naive(p, m), gpipe(p, m), one_f_one_b(p, m),
                             zb_h1(p, m), zb_h2(p, m), zb_v(p, m)};
-  if (m % p == 0) all.push_back(interleaved(p, 2, m));
+  for (int v = 2; m % p == 0 && v * p <= kLayers; ++v) all.push_back(interleaved(p, v, m));
   if (m >= 2 * p) all.push_back(dual_pipe_v(p, m));
   return all;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "03_data_parallel/bucketed_reduction.h"
 #include "05_pipeline/schedules.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/message_of.h"
@@ -36,6 +37,15 @@ TEST(FindSchedule, MakesEachByItsName) {
   same(find_schedule({.schedule = "zb-v", .chunks = 2}, 2, 4), zb_v(2, 4));
   same(find_schedule({.schedule = "pipedream"}, 2, 4), pipedream(2, 4));
   same(find_schedule({.schedule = "2bw"}, 2, 4), two_bw(2, 4, 1));
+}
+
+// The handout's first model, with GPT-2's vocabulary: the head takes as long as 1.9 blocks.
+TEST(StagesOf, AreThoseOfTheHandout) {
+  const GptConfig config{
+      .layers = 24, .heads = 16, .width = 2048, .context = 1024, .vocabulary = 50257};
+  std::vector<std::int64_t> blocks;
+  for (const BlockRange& stage : stages_of(config, 4)) blocks.push_back(stage.end - stage.begin);
+  EXPECT_EQ(blocks, (std::vector<std::int64_t>{5, 7, 7, 5}));
 }
 
 TEST(FindSchedule, RefusesOtherNamesAndChunks) {
@@ -81,6 +91,55 @@ TEST(AsynchronousTrainer, PipeDreamOfOneMicroBatchIsTheSerialRun) {
         << pp << " stages";
 }
 
+StepParts in_buckets() {
+  return {.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true})};
+}
+
+// With data parallelism each update is by the mean over all pipelines.
+TEST(AsynchronousTrainer, TwoPipelinesOfOneMicroBatchAreTheSerialRun) {
+  for (const StepParts& parts : {StepParts{}, in_buckets()})
+    EXPECT_TRUE(same_steps(
+        run_layout({.ranks = 1}, config_of(1, 1), 3),
+        run_layout({.ranks = 4}, config_of(2, 1), 3, pipelined({.schedule = "pipedream"}, parts))));
+}
+
+TEST(AsynchronousTrainer, TwoPipelinesBy2BWAreOne) {
+  const auto of = [](int ranks, const StepParts& parts) {
+    return run_layout({.ranks = ranks}, config_of(2, 4), 3, pipelined({.schedule = "2bw"}, parts));
+  };
+  const std::vector<RunRecord> one = of(2, {});
+  EXPECT_TRUE(same_steps(one, of(4, {})));
+  EXPECT_TRUE(same_steps(one, of(4, in_buckets())));
+}
+
+// Trains on samples that are all alike, so that they are in whichever micro-batch.
+struct OfOneSample {
+  OfOneSample(const Rank& rank, const TrainConfig& config, const StepParts& parts)
+      : trainer(rank, config, parts) {}
+  StepReport step(const BatchSampler& /*data*/) {
+    const std::vector<std::uint8_t> text(
+        static_cast<std::size_t>(trainer.config().model.context) + 1, 3);
+    return trainer.step(BatchSampler(text, trainer.config().model.context, 1));
+  }
+  const Optimizer& optimizer() const { return trainer.optimizer(); }
+  Trainer trainer;
+};
+
+TEST(AsynchronousTrainer, TwoPipelinesByPipeDreamAreOne) {
+  TrainConfig config = config_of(2, 4);
+  config.model.dropout = 0;
+  for (const Weights weights : {Weights::Stashed, Weights::VerticalSync}) {
+    const auto of = [&](int ranks, const StepParts& parts) {
+      return run_layout<OfOneSample>(
+          {.ranks = ranks}, config, 3,
+          pipelined({.schedule = "pipedream", .weights = weights}, parts));
+    };
+    const std::vector<RunRecord> one = of(2, {});
+    EXPECT_TRUE(same_steps(one, of(4, {})));
+    EXPECT_TRUE(same_steps(one, of(4, in_buckets())));
+  }
+}
+
 // The first batch has no version before it.
 TEST(AsynchronousTrainer, The2BWsFirstStepIsTheSerialOne) {
   for (const int pp : {2, 3})
@@ -113,6 +172,18 @@ TEST(AsynchronousTrainer, CannotClipByANormForWhichAllWouldWait) {
       message.find("pipeline: pipedream updates a stage while others compute, and cannot clip "
                    "by the norm of all: found clip 0.5, expected 0"),
       std::string::npos)
+      << message;
+}
+
+// 9 samples over two pipelines of 3 micro-batches: updates of 2, 3 and 4 samples.
+TEST(AsynchronousTrainer, NeedsMicroBatchesThatAreEquallyLarge) {
+  TrainConfig config = config_of(2, 3);
+  config.batch = 9;
+  const std::string message = message_of(
+      [&] { run_layout({.ranks = 4}, config, 1, pipelined({.schedule = "pipedream"})); });
+  EXPECT_NE(message.find("pipeline: pipedream updates by the mean over each micro-batch, which are "
+                         "equally large: found a batch of 9, expected a multiple of 6"),
+            std::string::npos)
       << message;
 }
 

@@ -135,6 +135,7 @@ struct RunOptions {
   Again again = Again::Never;
   std::int64_t keep_bytes = 0;
   Weights weights = Weights::Stashed;
+  std::function<LayerHook*(const Rank& rank)> hook = {};  // if there is one: what sees its layers
 };
 
 struct Outcome {
@@ -205,7 +206,9 @@ inline Outcome run(const Schedule& schedule, const RunOptions& options = {}) {
     std::function<void()> update;
     if (pipeline.updates_on_its_way())
       update = [&] { work.spend(rank.clock, options.costs.update); };
-    losses[self] = pipeline.run(schedule.micro_batches, read, 1, {}, update);
+    std::vector<LayerHook*> hooks;
+    if (options.hook) hooks = {options.hook(rank)};
+    losses[self] = pipeline.run(schedule.micro_batches, read, 1, hooks, update);
     ends[self] = rank.clock.now();
     all.most_saved_bytes[self] = pipeline.most_saved_bytes();
     all.most_versions[self] = pipeline.most_versions();

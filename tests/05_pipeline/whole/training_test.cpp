@@ -1,8 +1,10 @@
 // A GPT trained through a pipeline: by any schedule, the serial run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
+#include "03_data_parallel/bucketed_reduction.h"
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "tests/nn/gpt_fixture.h"
@@ -36,30 +38,44 @@ struct Case {
   int pp, micro_batches, chunks = 1;
   Again again = Again::Never;
   std::int64_t keep_bytes = 0;
+  bool virtual_time = false;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.schedule << " pp " << c.pp << " m " << c.micro_batches << " v " << c.chunks
-             << " again " << static_cast<int>(c.again) << " keep " << c.keep_bytes;
+             << " again " << static_cast<int>(c.again) << " keep " << c.keep_bytes
+             << (c.virtual_time ? " in virtual time" : "");
 }
 
 class Synchronous : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Synchronous, LeavesWhatOneRankLeaves) {
   const Case& c = GetParam();
-  const TrainConfig config = config_of(c.pp, c.micro_batches);
+  TrainConfig config = config_of(c.pp, c.micro_batches);
+  config.model.layers = std::max<std::int64_t>(5, c.pp * c.chunks);
   const PipelineChoice choice{
       .schedule = c.schedule, .chunks = c.chunks, .again = c.again, .keep_bytes = c.keep_bytes};
-  EXPECT_TRUE(
-      same_steps(serial(config), run_layout({.ranks = c.pp}, config, 2, pipelined(choice))));
+  EXPECT_TRUE(same_steps(serial(config), run_layout({.ranks = c.pp, .virtual_time = c.virtual_time},
+                                                    config, 2, pipelined(choice))));
 }
 
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* schedule : {"naive", "gpipe", "1f1b", "zb-h1", "zb-h2"})
     for (const int pp : {2, 3, 4})
-      for (const int m : {1, 2, 3, 5, 9}) all.push_back({schedule, pp, m});
+      for (int m = 1; m <= 9; ++m) all.push_back({schedule, pp, m});
   for (const int m : {4, 8}) all.push_back({"interleaved", 2, m, 2});
-  all.push_back({"zb-v", 2, 5, 2});
+  all.push_back({"interleaved", 2, 4, 3});
+  all.push_back({"interleaved", 3, 6, 2});
+  all.push_back({"interleaved", 4, 4, 2});
+  for (int m = 1; m <= 9; ++m) all.push_back({"zb-v", 2, m, 2});
+  all.push_back({"zb-v", 3, 6, 2});
+  all.push_back({"zb-v", 4, 8, 2});
+  for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
+    all.push_back({.schedule = schedule,
+                   .pp = 2,
+                   .micro_batches = 4,
+                   .chunks = std::string(schedule) == "interleaved" ? 2 : 1,
+                   .virtual_time = true});
   for (const Again again : {Again::OnArrival, Again::Early})
     for (const std::int64_t keep : {0, 100'000, 1 << 30}) {
       all.push_back({"gpipe", 3, 5, 1, again, keep});
@@ -73,26 +89,33 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Synchronous, ::testing::ValuesIn(cases()));
 struct Grid {
   int dp, pp, zero;
   std::string schedule;
+  bool buckets = false;  // where zero is 0
 };
 std::ostream& operator<<(std::ostream& out, const Grid& g) {
-  return out << "dp " << g.dp << " pp " << g.pp << " zero " << g.zero << " " << g.schedule;
+  return out << "dp " << g.dp << " pp " << g.pp << " zero " << g.zero << " " << g.schedule
+             << (g.buckets ? " in buckets" : "");
 }
 class DataAndPipeline : public ::testing::TestWithParam<Grid> {};
 
 TEST_P(DataAndPipeline, LeavesWhatOneRankLeaves) {
   const Grid& g = GetParam();
-  TrainConfig config = config_of(g.pp, 3);
-  config.batch = 9;  // two pipelines: 4 and 5 samples
-  const StepParts parts = g.zero > 0 ? sharded({.stage = g.zero}) : StepParts{};
-  EXPECT_TRUE(same_steps(serial(config), run_layout({.ranks = g.dp * g.pp}, config, 2,
-                                                    pipelined({.schedule = g.schedule}, parts))));
+  const bool interleaves = g.schedule == "interleaved";
+  TrainConfig config = config_of(g.pp, interleaves ? 2 : 3);
+  config.batch = interleaves ? 10 : 9;  // two pipelines: micro-batches of 2 and 3, or of 1 and 2
+  StepParts parts = g.zero > 0 ? sharded({.stage = g.zero}) : StepParts{};
+  if (g.buckets) parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
+  const PipelineChoice choice{.schedule = g.schedule, .chunks = interleaves ? 2 : 1};
+  EXPECT_TRUE(same_steps(serial(config),
+                         run_layout({.ranks = g.dp * g.pp}, config, 2, pipelined(choice, parts))));
 }
-INSTANTIATE_TEST_SUITE_P(Grids, DataAndPipeline,
-                         ::testing::Values(Grid{2, 2, 0, "1f1b"}, Grid{2, 3, 0, "gpipe"},
-                                           Grid{3, 2, 0, "zb-h2"}, Grid{2, 2, 1, "1f1b"},
-                                           Grid{2, 2, 1, "zb-h1"}, Grid{2, 2, 1, "zb-v"},
-                                           Grid{2, 2, 2, "1f1b"}, Grid{3, 2, 3, "1f1b"},
-                                           Grid{2, 2, 3, "gpipe"}));
+INSTANTIATE_TEST_SUITE_P(
+    Grids, DataAndPipeline,
+    ::testing::Values(Grid{2, 2, 0, "1f1b"}, Grid{2, 3, 0, "gpipe"}, Grid{3, 2, 0, "zb-h2"},
+                      Grid{2, 2, 1, "1f1b"}, Grid{2, 2, 1, "zb-h1"}, Grid{2, 2, 1, "zb-v"},
+                      Grid{2, 2, 2, "1f1b"}, Grid{3, 2, 3, "1f1b"}, Grid{2, 2, 3, "gpipe"},
+                      Grid{2, 2, 0, "interleaved"}, Grid{2, 2, 3, "interleaved"},
+                      Grid{2, 2, 0, "1f1b", true}, Grid{2, 2, 0, "zb-h1", true},
+                      Grid{2, 2, 0, "interleaved", true}));
 
 TEST(Pipeline, EvaluatesAsOneRank) {
   for (const Case& c : {Case{"1f1b", 3, 2}, Case{"interleaved", 2, 2, 2}, Case{"zb-v", 2, 2, 2}}) {
