@@ -1,7 +1,8 @@
 """How training scales where each rank keeps a shard of the model; tools/scale says what this is for.
 
-It is the main program in stage 3, with the flags of module 11's scale.py: char-10m's GPT for real or
-any in virtual time. Behind `--`, --zero 0, 1 or 2 choose another stage.
+It is the main program in stage 3, with the flags of module 11's scale.py. For real it trains
+char-10m's GPT unless flags behind `--` give a size; in virtual time the size is the flags' alone.
+--zero 0, 1 or 2 there choose another stage.
 """
 import importlib.util
 import pathlib
@@ -16,8 +17,11 @@ spec.loader.exec_module(gpt)
 TITLE = "04_sharding: training in shards"
 TARGET, KINDS, IN_VIRTUAL_TIME = gpt.TARGET, gpt.KINDS, gpt.IN_VIRTUAL_TIME
 default_ranks = gpt.default_ranks
+CHAR_10M = ["--layers", "6", "--heads", "6", "--width", "384", "--context", "256"]
 
 
 def measure(build, ranks, kind, machine, numbers, words):
     """Seconds of a step, and of its parts on rank 0."""
-    return gpt.measure(build, ranks, kind, machine, numbers, ["--zero", "3", *words])
+    sized = machine or {word.split("=")[0] for word in words} & set(CHAR_10M[::2])
+    flags = ["--zero", "3", *([] if sized else CHAR_10M), *words]
+    return gpt.measure(build, ranks, kind, machine, numbers, flags)

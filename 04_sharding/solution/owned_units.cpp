@@ -151,7 +151,8 @@ void Owners::collect() {
 
 double Owners::norm() const {
   std::vector<ConstView> mine;
-  for (const OptimizerSlice& slice : slices()) mine.push_back(slice.gradient);
+  for (const OptimizerSlice& slice : slices())
+    if (slice.parameter->counts) mine.push_back(slice.gradient);
   return norm_of_shards(rank().world, mine);
 }
 

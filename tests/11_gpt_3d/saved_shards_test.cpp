@@ -24,9 +24,11 @@ Options run_of(int ranks, const Options::Sharding& sharding, const std::string& 
 }
 
 // The same with `pp` stages of a pipeline.
-Options staged(Options options, int pp, const std::string& schedule = "1f1b") {
+Options staged(Options options, int pp, const std::string& schedule = "1f1b", int chunks = 1) {
   options.train.pp = pp;
   options.pipeline.schedule = schedule;
+  options.pipeline.chunks = chunks;
+  if (chunks > 1) options.train.micro_batches = pp;
   return options;
 }
 
@@ -40,6 +42,7 @@ Options shared(Options options, int tp) {
 void on_ranks_of(const Options& options, TrainConfig config, const Body& body) {
   config.pp = options.train.pp;
   config.tp = options.train.tp;
+  config.micro_batches = options.train.micro_batches;
   on_ranks(
       options.ranks, config, [&] { return step_of(options); }, body);
 }
@@ -61,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SavedShards,
 TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
   const auto& [dtype, optimizer] = GetParam();
   TrainConfig config = config_of(dtype);
-  config.model.layers = 3;  // as many as stages
+  config.model.layers = 4;  // as many as stages, at most
   const TemporaryFolder folder;
   on_ranks_of(run_of(4, {.zero = 3}, optimizer), config, [&](const Rank& rank, Trainer& trainer) {
     take_steps(trainer, 2);
@@ -81,6 +84,8 @@ TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
                              shared(run_of(6, {.zero = 3}, optimizer), 3),
                              shared(staged(run_of(6, {}, optimizer), 2), 3),
                              staged(run_of(2, {}, optimizer), 2, "gpipe"),
+                             staged(run_of(2, {}, optimizer), 2, "interleaved", 2),
+                             staged(run_of(4, {.zero = 1}, optimizer), 2, "zb-v"),
                              run_of(4, {.zero = 1}, optimizer),
                              run_of(1, {.zero = 3}, optimizer)};
   for (const Options& layout : layouts) {
@@ -174,6 +179,8 @@ TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
             expect_no_more("writing the state", 0, 0);
             read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
             expect_no_more("reading weights", 1, 2 * parameter);
+            begin_from(rank, folder.path("model.safetensors"), trainer);
+            expect_no_more("beginning from a file", 0, 0);
             read_state(rank, Safetensors(folder.path("state")), trainer, host);
             expect_no_more("reading the state", 0, 0);
             trainer.resume(1, config.batch);

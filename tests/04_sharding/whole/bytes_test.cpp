@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "04_sharding/sharded_units.h"
+#include "common/nn/driver.h"
 #include "common/train/trainer.h"
 #include "tests/04_sharding/whole/gpt_sizes.h"
 #include "tests/support/ledger_checks.h"
@@ -40,6 +41,14 @@ struct Books {
     std::vector<Batch> windows;
     windows.push_back(even_windows(text, trainer.config().model.context, 2, rank.device));
     return trainer.evaluate(windows);
+  }
+  // A prompt of three tokens, and two more, one after the other.
+  void write() {
+    KeyValueCache cache(trainer.config().model.context);
+    for (const std::int64_t tokens : {3, 1, 1}) {
+      const Tensor next = Tensor::zeros({1, tokens}, DType::I32, rank.device);
+      forward_cached(trainer.model(), next, cache, trainer.hooks());
+    }
   }
   std::int64_t peak(Purpose purpose) const { return rank.device.ledger()[purpose].peak_bytes; }
   // The sum over the ranks of a number that each has.
@@ -139,8 +148,9 @@ TEST(ShardedBytes, OfWeightsAreShardsAndWhatTheScheduleWants) {
     });
 }
 
-// Forward alone: nothing waits for a backward, and no gradient comes.
-TEST(ShardedBytes, OfAnEvaluationAreThoseOfForward) {
+// Forward alone, of windows whose loss is asked for or of a text that is written: nothing waits for
+// a backward, and no gradient comes.
+TEST(ShardedBytes, OfAnEvaluationAndOfWritingAreThoseOfForward) {
   for (const GatherOptions& options :
        {GatherOptions{.prefetch = 0}, GatherOptions{}, GatherOptions{.reuse = GatherOptions::kAll},
         GatherOptions{.persist = 600}})
@@ -148,16 +158,23 @@ TEST(ShardedBytes, OfAnEvaluationAreThoseOfForward) {
       Books books(rank, config_of(), {.stage = 3, .gather = options});
       const Sizes& sizes = books.sizes;
       const std::int64_t always = kBytes * (sizes.all / books.ranks + persisting(sizes, options));
+      const auto expect_forward = [&](const char* what) {
+        // What comes back in the same forward may stay for it: the head's table.
+        const std::int64_t blocks = options.prefetch > 0 ? 2 * sizes.block : sizes.block;
+        EXPECT_EQ(books.peak(Purpose::Parameters),
+                  always + kBytes * (blocks + (options.reuse > 0 ? sizes.table : 0)))
+            << what;
+        EXPECT_TRUE(live_bytes_are(rank.device, Purpose::Parameters, always)) << what;
+        EXPECT_EQ(books.peak(Purpose::Gradients), kBytes * sizes.all / books.ranks) << what;
+        rank.device.reset_peaks();
+      };
       for (const bool after_a_step : {false, true}) {
         if (after_a_step) books.step();
         rank.device.reset_peaks();
         books.evaluate();
-        // What comes back in the same forward may stay for it: the head's table.
-        const std::int64_t blocks = options.prefetch > 0 ? 2 * sizes.block : sizes.block;
-        EXPECT_EQ(books.peak(Purpose::Parameters),
-                  always + kBytes * (blocks + (options.reuse > 0 ? sizes.table : 0)));
-        EXPECT_TRUE(live_bytes_are(rank.device, Purpose::Parameters, always));
-        EXPECT_EQ(books.peak(Purpose::Gradients), kBytes * sizes.all / books.ranks);
+        expect_forward("evaluated");
+        books.write();
+        expect_forward("written");
       }
     });
 }

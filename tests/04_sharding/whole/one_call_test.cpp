@@ -176,8 +176,22 @@ TEST_P(OneCallSharding, OfAGptIsTheTrainersRun) {
   }
 }
 
+// Weights are drawn shard by shard: at no moment has a rank more than it has when all is made.
+TEST_P(OneCallSharding, MakesTheModelShardByShard) {
+  launch(launch_options({.ranks = GetParam()}), [](const Rank& rank) {
+    const Model model = make_gpt(rank, config_of().model);
+    const Sharded s = shard(rank, model, 3, {}, 1, {DType::F64, DType::F64});
+    const std::int64_t a_shard = 8 * s.store->layout().count() / rank.world.size();
+    const Ledger ledger = rank.device.ledger();
+    EXPECT_EQ(ledger[Purpose::Parameters].peak_bytes, a_shard);
+    EXPECT_EQ(ledger[Purpose::Gradients].peak_bytes, a_shard);
+    EXPECT_EQ(ledger.total.peak_bytes, 2 * a_shard) << "nor under another name";
+  });
+}
+
 // A trainer whose second step meets `value` once in a gradient, in the shard of the last rank
-// alone: that no rank may take this step, the others know by the norm of all shards.
+// alone, and where there are several micro-batches in the first one's: that no rank may take this
+// step, the others know by the norm of all shards.
 struct Interrupted {
   Interrupted(const Rank& own, const TrainConfig& config, int stage, double value)
       : rank(own), value_(value), trainer(rank, config, parts_of(stage)) {}
@@ -201,15 +215,22 @@ struct Interrupted {
     StepParts parts = sharded({.stage = stage});
     parts.loop = [this](const Rank& own, const Model& model, std::int64_t count,
                         const ReadMicroBatch& read, double factor, Hooks hooks) {
-      const double loss = one_after_another(own, model, count, read, factor, hooks);
-      if (spoils_ && own.world.rank() + 1 == own.world.size()) {
-        // The last layers' sums are over: only the first unit's is still under way.
-        const OptimizerSlice last = dynamic_cast<ShardedUnits&>(*hooks[0]).slices().back();
-        *const_cast<double*>(last.gradient.data<double>()) = value_;
-      }
+      std::int64_t micro_batches = 0;  // that are over
+      const ReadMicroBatch read_next = [&](std::int64_t m) {
+        if (micro_batches++ == 1) spoil(hooks);
+        return read(m);
+      };
+      const double loss = one_after_another(own, model, count, read_next, factor, hooks);
+      if (count == 1) spoil(hooks);
       return loss;
     };
     return parts;
+  }
+  // The last layers' sums are over: only the first unit's is still under way.
+  void spoil(Hooks hooks) const {
+    if (!spoils_ || rank.world.rank() + 1 < rank.world.size()) return;
+    const OptimizerSlice last = dynamic_cast<ShardedUnits&>(*hooks[0]).slices().back();
+    *const_cast<double*>(last.gradient.data<double>()) = value_;
   }
   // What the optimizer has of its own, and whole weights where there are any.
   std::vector<double> numbers() const {
@@ -234,6 +255,7 @@ struct Interrupted {
 TEST_P(OneCallSharding, AStepThatIsNotFiniteIsTakenByNoRank) {
   TrainConfig config = config_of();
   config.clip = 0.05;
+  config.micro_batches = 3;
   const RankLayout layout{.ranks = GetParam()};
   for (const int stage : {1, 2, 3})
     for (const double value :

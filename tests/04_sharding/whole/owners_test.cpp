@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "03_data_parallel/layered.h"
+#include "04_sharding/sharded_units.h"
 #include "common/model/emulated_device.h"
 #include "tests/04_sharding/whole/toy_run.h"
 #include "tests/nn/gpt_fixture.h"
@@ -245,6 +247,25 @@ TEST(OwnersStep, MemoryIsTheOwnUnitsAndTheSchedule) {
         forward(run.toy.model, Tensor({1, 1}, DType::F64, rank.device), hooks);
         expect_rest("after an evaluation");
       });
+}
+
+// Neither with owners nor in slices: another stage or tensor rank, which has it too, counts it.
+TEST(OwnersStep, NormIsOfWhatCountsHere) {
+  for (const int ranks : {1, 2, 3})
+    launch(late(ranks), [&](const Rank& rank) {
+      for (const StepParts& parts : {owned(), sharded({.stage = 3})}) {
+        ToyRun run(rank, odd_layers(), parts);
+        run.toy.store->parameters()[1]->counts = false;
+        run.step(1);
+        double squares = 0;
+        for (const std::size_t unit : {0, 2, 3}) {
+          double sum = 0;
+          for (int r = 0; r < ranks; ++r) sum += toy::gradient(r, unit, 0);
+          squares += static_cast<double>(run.toy.sizes[unit].count) * sum * sum;
+        }
+        EXPECT_EQ(run.reducer->norm(), std::sqrt(squares)) << ranks << " ranks";
+      }
+    });
 }
 
 TEST(OwnersStep, OfMoreRanksThanUnitsSomeOwnNothing) {
