@@ -6,7 +6,8 @@
 # makes nn_test of tests/nn/*_test.cpp, and ctest knows each of its tests. The words:
 #   LIBS              what is tested, and what the tests stand on besides
 #   ALONE             without tests/support, which stands on all floors: main() is GoogleTest's
-#   GPU               some of its tests need a GPU: tools/authors/gpu_check runs these
+#   GPU               some of its tests need a GPU: tools/authors/gpu_check runs these, and those of
+#                     WHOLE where there is a whole/gpu_test.cpp
 #   NO_THREADS        has nothing for the thread sanitizer, and is not in its build
 #   UNSANITIZED a b   tests (filters of GoogleTest) that sanitizers leave out; UNSANITIZED_ON_GPU
 #                     likewise, on an emulated GPU
@@ -99,6 +100,9 @@ function(aisc_test_room room)
     if(has_solution)
       file(GLOB sources CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/whole/*_test.cpp")
       aisc_test(${room}_whole SOURCES ${sources} LIBS aisc_test_support aisc_${room} ${arg_WHOLE})
+      if(EXISTS "${AISC_ROOT}/tests/${room}/whole/gpu_test.cpp" AND TARGET ${room}_whole_test)
+        file(APPEND "${AISC_GPU_TESTS}" "${room}_whole_test\n")
+      endif()
     endif()
   endif()
 endfunction()
