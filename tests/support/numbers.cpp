@@ -13,7 +13,7 @@ namespace {
 
 bool is_near(double a, double b, double tolerance) {
   return a == b || (std::isnan(a) && std::isnan(b)) ||
-         std::abs(a - b) <= tolerance * (1 + std::abs(b));
+         (std::isfinite(b) && std::abs(a - b) <= tolerance * (1 + std::abs(b)));
 }
 
 bool are_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
