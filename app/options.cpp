@@ -363,6 +363,8 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     require_parallel(o, argc, argv);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
+    if (!o.init.empty() && !o.given.contains("heads"))
+      known.model.heads = known.model.width = std::max(o.train.tp, 1);
     known.validate(o.ranks);
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, app.exit(e) == 0 ? 0 : 2};
