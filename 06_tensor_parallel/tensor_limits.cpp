@@ -1,6 +1,6 @@
 // Where splitting a layer stops to pay: a product's part, measured here, too, one sample on many
-// GPUs, memory, Megatron-LM's first models, one large image. Seconds are a machine profile's, bytes
-// a device's without memory (docs/virtual_time.md).
+// GPUs, memory, Megatron-LM's first models. Seconds are a machine profile's, bytes a device's
+// without memory (docs/virtual_time.md).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "06_tensor_parallel/intensity.h"
-#include "06_tensor_parallel/spatial_split.h"
 #include "06_tensor_parallel/split_step.h"
 #include "common/core/error.h"
 #include "common/core/flags/command_line.h"
@@ -96,7 +95,9 @@ waits for memory. What it can reach at most:
 )",
       peak / 1e12, bandwidth / 1e9, peak / bandwidth, most(2048), most(4096));
   print(rows);
-  return {{"rows", rows}, {"most_ranks", {{"2048", most(2048)}, {"4096", most(4096)}}}};
+  return {{"rows", rows},
+          {"balance", peak / bandwidth},
+          {"most_ranks", {{"2048", most(2048)}, {"4096", most(4096)}}}};
 }
 
 Tensor random_matrix(std::int64_t rows, std::int64_t columns, Device& device, const char* name) {
@@ -310,48 +311,6 @@ clock.
   return {{"weak", weak}, {"strong", strong}};
 }
 
-// --- one large image ---------------------------------------------------------------------------
-
-Json space() {
-  const Machine machine = find_machine("dgx-a100");
-  constexpr std::int64_t kSize = 4096, kChannels = 64;
-  Json rows = Json::array();
-  double alone = 0;
-  for (int ranks = 1; ranks <= 256; ranks *= 2) {
-    double seconds = 0;
-    launch(on_machine(machine, ranks, {.meta = true}), [&](const Rank& rank) {
-      const SpatialConvolution split(rank, rank.world,
-                                     {.grid = {ranks, 1},
-                                      .rows = kSize,
-                                      .columns = kSize,
-                                      .filter_rows = 3,
-                                      .filter_columns = 3,
-                                      .row_padding = 1,
-                                      .column_padding = 1});
-      const Tensor x({1, kChannels, split.x_area().rows.count(), kSize}, DType::F32, rank.device);
-      const Tensor filters({kChannels, kChannels, 3, 3}, DType::F32, rank.device);
-      Saved saved;
-      split.forward(x, filters, saved);
-      rank.world.barrier();
-      if (rank.world.rank() == 0) seconds = rank.clock.now();
-    });
-    if (ranks == 1) alone = seconds;
-    rows.push_back({{"ranks", ranks},
-                    {"rows", kSize / ranks},
-                    {"ms", 1e3 * seconds},
-                    {"speedup", alone / seconds},
-                    {"%", 100 * alone / seconds / ranks}});
-  }
-  fmt::print(
-      R"(A convolution of 3 x 3, {} channels to {}, F32, of one image of {} x {}, split by rows
-over A100, 8 a node; until the last rank is done.
-
-)",
-      kChannels, kChannels, kSize, kSize);
-  print(rows);
-  return rows;
-}
-
 }  // namespace
 }  // namespace aisc
 
@@ -360,10 +319,11 @@ int main(int argc, char** argv) try {
   aisc::CommandLine line("Where splitting a layer stops to pay, measured and in virtual time.");
   line.text("--json", json, "also write all numbers to this file, for tools/plot");
   if (const auto status = line.parse(argc, argv)) return *status;
-  const nlohmann::ordered_json all = {
-      {"a100", aisc::of_a100()},          {"here", aisc::of_this_processor()},
-      {"strong", aisc::strong_scaling()}, {"memory", aisc::memory()},
-      {"megatron", aisc::megatron_1()},   {"space", aisc::space()}};
+  const nlohmann::ordered_json all = {{"a100", aisc::of_a100()},
+                                      {"here", aisc::of_this_processor()},
+                                      {"strong", aisc::strong_scaling()},
+                                      {"memory", aisc::memory()},
+                                      {"megatron", aisc::megatron_1()}};
   if (!json.empty()) aisc::write_file(json, all.dump(1) + "\n");
   return 0;
 } catch (const std::exception& e) {

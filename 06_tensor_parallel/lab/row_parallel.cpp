@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/row_parallel.cpp (stub 4d601d7e632f).
+// Yours to write; from 06_tensor_parallel/solution/row_parallel.cpp (stub 4e6031b53175).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/row_parallel.h"
 
@@ -46,7 +46,7 @@ Tensor RowParallelLinear::backward(Tensor dy, Saved& saved, const Pass& pass) {
   const Tensor z = gelu_ == Linear::Gelu::Before ? saved.pop() : Tensor();  // (..., I/t)
   Tensor dx = input_grad(dy, weight_, z);                                   // (..., I/t)
   bias_grad(rank_, bias_, dy);
-  weight_grad(pass, weight_, std::move(dy), std::move(x));  // dW += dy^T x
+  weight_grad(pass, weight_, std::move(dy), std::move(x));  // dW += dy^T x, its columns of W
   return dx;
 }
 

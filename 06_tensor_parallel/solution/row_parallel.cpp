@@ -48,7 +48,7 @@ Tensor RowParallelLinear::backward(Tensor dy, Saved& saved, const Pass& pass) {
   const Tensor z = gelu_ == Linear::Gelu::Before ? saved.pop() : Tensor();  // (..., I/t)
   Tensor dx = input_grad(dy, weight_, z);                                   // (..., I/t)
   bias_grad(rank_, bias_, dy);
-  weight_grad(pass, weight_, std::move(dy), std::move(x));  // dW += dy^T x
+  weight_grad(pass, weight_, std::move(dy), std::move(x));  // dW += dy^T x, its columns of W
   return dx;
 }
 

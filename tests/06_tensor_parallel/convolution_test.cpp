@@ -144,6 +144,43 @@ TEST(ConvolutionGiven, IsWhatLoopsCompute) {
                             dtype);
 }
 
+// The three sums as they stand in spatial_split.h, term by term.
+TEST(ConvolutionGiven, IsTheThreeSumsOfDrydenEtAl) {
+  CpuDevice device({.poison = true});
+  for (const Index K : {1, 3, 5}) {
+    const Index O = (K - 1) / 2;
+    const Case size{.N = 2,
+                    .C = 3,
+                    .H = 6,
+                    .W = 5,
+                    .F = 4,
+                    .A = K,
+                    .B = K,
+                    .options = {.padding = {O, O, O, O}}};
+    const Tensors found(size, DType::F64, device);
+    const Array x = to_array(found.x), dy = to_array(found.dy), w = to_array(found.filters);
+    const auto at = [&](const Array& image, Index k, Index channel, Index i, Index j) {
+      return i < 0 || i >= size.H || j < 0 || j >= size.W ? 0.0 : image(k, channel, i, j);
+    };
+    Array y(size.y()), dx(size.x()), dw(size.filters());
+    for (Index k = 0; k < size.N; ++k)
+      for (Index i = 0; i < size.H; ++i)
+        for (Index j = 0; j < size.W; ++j)
+          for (Index f = 0; f < size.F; ++f)
+            for (Index c = 0; c < size.C; ++c)
+              for (Index a = -O; a <= O; ++a)
+                for (Index b = -O; b <= O; ++b) {
+                  y(k, f, i, j) += at(x, k, c, i + a, j + b) * w(f, c, a + O, b + O);
+                  dw(f, c, a + O, b + O) += dy(k, f, i, j) * at(x, k, c, i + a, j + b);
+                  dx(k, c, i, j) += at(dy, k, f, i - a, j - b) * w(f, c, a + O, b + O);
+                }
+    const Tolerance tolerance = tolerance_of(DType::F64);
+    EXPECT_TRUE(all_close(found.y, y.values, tolerance)) << "y, K = " << K;
+    EXPECT_TRUE(all_close(found.dx, dx.values, tolerance)) << "dL/dx, K = " << K;
+    EXPECT_TRUE(all_close(found.dfilters, dw.values, tolerance)) << "dL/dw, K = " << K;
+  }
+}
+
 // Filters as large as x, padding without x, and rows that nobody reads.
 TEST(ConvolutionGiven, IsWhatLoopsComputeAtTheEdges) {
   expect_as_loops({.H = 3, .W = 4, .A = 3, .B = 4}, DType::F64);
@@ -266,6 +303,9 @@ TEST(ConvolutionGiven, SaysThatItIsNotAvailableOnAGpu) {
   EXPECT_EQ(message_of([&] { convolution_input_gradient(x, x, w); }),
             "convolution_input_gradient: dx is on cuda:0, where it is not available, expected the "
             "CPU");
+  EXPECT_EQ(message_of([&] { convolution_filter_gradient(w, x, x); }),
+            "convolution_filter_gradient: x is on cuda:0, where it is not available, expected "
+            "the CPU");
 }
 
 TEST(ConvolutionGiven, SaysWhatDoesNotFit) {

@@ -30,10 +30,11 @@ std::vector<double> of_rank(int r, std::int64_t count) {
   return x;
 }
 
-std::vector<double> sum_of(int first, int ranks, std::int64_t count) {
+// Each rank of `first` .. `first + ranks` counts so often.
+std::vector<double> sum_of(int first, int ranks, std::int64_t count, int times = 1) {
   std::vector<double> sum(static_cast<std::size_t>(count));
   for (int r = first; r < first + ranks; ++r)
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += of_rank(r, count)[i];
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += times * of_rank(r, count)[i];
   return sum;
 }
 
@@ -49,6 +50,8 @@ void expect_all_cases(int t, std::int64_t count) {
         if (t > 1 && sums(which, direction))
           mistakes = {
               {"nothing is summed: are f and g, or the directions, swapped?", own},
+              {"the sum was summed once more: every number is as often in it as there are ranks",
+               sum_of(r / t * t, t, count, t)},
               {"all ranks of the world were summed and not those of tp", sum_of(0, 2 * t, count)}};
         if (t > 1 && !sums(which, direction))
           mistakes = {{"it was summed: are f and g, or the directions, swapped?", sum}};

@@ -34,6 +34,8 @@ std::string usual_cause(const SplitProduct& p, double balance, Index found, Inde
   if (found > p.N) return "a rank would have less than a column";
   if (found < 0) return "where not even one rank reaches the balance, the answer is 0";
   if (found == expected + 1) return "one too many: X, A and Y all count, and p is rounded down";
+  if (is((2 * M * N * K / (element * balance) - M * K) / (K * N + M * N)))
+    return "every rank reads all of X: p divides the bytes of A and Y, and not those of X";
   if (is(2 * N / (element * balance))) return "A and Y are read and written, too, not X alone";
   if (is(N * (1 / balance - 1 / M - 1 / K)))
     return fmt::format("an element has {} bytes, not 2", element);

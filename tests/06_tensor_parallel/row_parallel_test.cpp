@@ -63,7 +63,9 @@ TEST(RowParallelForward, TwoRanksByHand) {
     EXPECT_TRUE(numbers_are(
         on(h, "y"), y, {117, 239},
         {{"every rank has added the bias, and the sum has it twice: add it to the sum", {217, 439}},
-         {"the bias is missing", {17, 39}},
+         {"the bias is missing here, or was added before the sum was over, which then wrote over "
+          "it",
+          {17, 39}},
          {"y is this rank's share: the sum over tp is missing",
           h.r == 0 ? std::vector{105.0, 215.0} : std::vector{112.0, 224.0}},
          {"y was summed over all ranks of the world and not over tp", {134, 278}}}));

@@ -4,6 +4,10 @@
 
 #include "06_tensor_parallel/naive_splits.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "06_tensor_parallel/vocab_parallel_loss.h"
+#include "06_tensor_parallel/vocab_parallel_table.h"
+#include "common/nn/driver.h"
+#include "common/train/recompute.h"
 #include "tests/06_tensor_parallel/split_layers.h"
 
 namespace aisc {
@@ -114,6 +118,88 @@ TEST(TensorParallelCounts, TheStraightSplitSendsAlmostThreeTimesAsMuch) {
     EXPECT_EQ(both.backward.all_gathers + both.backward.others, 0);
     EXPECT_EQ(both.forward.sent + both.backward.sent, 23 * kTensor * (t - 1) / t)
         << t << " ranks: Megatron's split sends 8 b s h (t-1)/t";
+  }
+}
+
+// 13 words in 16 rows, on ranks of 5 or 6 of them.
+GptConfig of_layers(std::int64_t layers) {
+  return {.layers = layers,
+          .heads = kHeads,
+          .width = kWidth,
+          .context = kTokens,
+          .vocabulary = 13,
+          .vocabulary_multiple = 16,
+          .dtype = DType::F64};
+}
+
+constexpr std::int64_t kLayers = 3;
+
+Both both_of_model(int t, const PartsOver& parts_over) {
+  Both both;
+  launch(split::late(t), [&](const Rank& rank) {
+    Communicator& tp = rank.world;
+    tp.use_plans(default_plans());
+    const Model model = make_gpt(rank, of_layers(kLayers), parts_over(tp));
+    ParameterStore store(rank.device, make_units(model),
+                         {.value_dtype = DType::F64, .grad_dtype = DType::F64});
+    store.initialize(1);
+    std::vector<Saved> saved(model.layers.size());
+    const CommStats at_first = tp.stats();
+    const Tensor tokens = Tensor::zeros({kSamples, kTokens}, DType::I32, rank.device);
+    Tensor x = forward_layers(model, tokens.share(), saved, {});
+    const CommStats between = tp.stats();
+    backward_layers(model, std::move(x), saved, {});
+    if (tp.rank() == 0) both = {between - at_first, tp.stats() - between};
+  });
+  return both;
+}
+
+// One sum more behind the embedding, and one behind the head.
+TEST(TensorParallelCounts, AModelHasTwoSumsMore) {
+  for (const int t : kRanks) {
+    const Both both = both_of_model(t, parts_in_parts);
+    for (const Sent& s : {both.forward, both.backward}) {
+      EXPECT_EQ(s.all_reduces, 2 * kLayers + 1) << t << " ranks";
+      EXPECT_EQ(s.reduced, (2 * kLayers + 1) * kTensor) << t << " ranks";
+      EXPECT_EQ(s.all_gathers + s.others, 0) << t << " ranks";
+    }
+  }
+}
+
+// Its forward runs again in backward.
+TEST(TensorParallelCounts, ARecomputedBlockSumsSixTimes) {
+  const Both both = both_of_model(2, [](Communicator& tp) {
+    return Recompute::parse("block").parts(tensor_parallel_parts(tp));
+  });
+  EXPECT_EQ(both.forward.all_reduces, 2 * kLayers + 1);
+  EXPECT_EQ(both.backward.all_reduces, (2 + 2) * kLayers + 1);
+  EXPECT_EQ(both.forward.reduced + both.backward.reduced, (6 * kLayers + 2) * kTensor);
+}
+
+// A maximum and a sum a token, and the sum of all losses: not V logits a token.
+TEST(TensorParallelCounts, TheLossSendsTwoNumbersAToken) {
+  constexpr std::int64_t kN = kSamples * kTokens;
+  for (const int t : kRanks) {
+    Both both;
+    launch(split::late(t), [&](const Rank& rank) {
+      Communicator& tp = rank.world;
+      const GptConfig config = of_layers(1);
+      const Parameter table = part_of_table(tp, config);
+      const VocabParallelCrossEntropy loss(rank, tp, part_of_vocabulary(table), config.vocabulary);
+      Saved saved;
+      const CommStats at_first = tp.stats();
+      loss.forward(
+          random_tensor({kSamples, kTokens, table.shape[0]}, DType::F64, rank.device, "logits"),
+          Tensor::zeros({kSamples, kTokens}, DType::I32, rank.device), saved);
+      const CommStats between = tp.stats();
+      loss.backward(saved, 1);
+      if (tp.rank() == 0) both = {between - at_first, tp.stats() - between};
+    });
+    EXPECT_EQ(both.forward.all_reduces, 3) << t << " ranks";
+    EXPECT_EQ(both.forward.reduced, 2 * kN + 1) << t << " ranks: numbers of 8 bytes";
+    EXPECT_EQ(both.forward.all_gathers + both.forward.others, 0) << t << " ranks";
+    EXPECT_EQ(both.backward.all_reduces + both.backward.all_gathers + both.backward.others, 0)
+        << t << " ranks: the gradient needs nothing more";
   }
 }
 

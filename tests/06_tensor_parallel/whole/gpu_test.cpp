@@ -42,9 +42,9 @@ TEST_F(TensorParallelOnCuda, OnOneGpuEqualsTheSerialRun) {
 
 TEST_F(TensorParallelOnCuda, WithAGpuEachEqualsTheSerialRun) {
   if (gpu_count() < 2) GTEST_SKIP() << gpu_count() << " GPU for 2 ranks";
-  EXPECT_TRUE(same_steps(run_layout({}, config_of(1), 2),
-                         run_layout({.ranks = 2, .kind = DeviceKind::Cuda}, config_of(2), 2,
-                                    tensor_parallel())));
+  EXPECT_TRUE(same_steps(
+      run_layout({}, config_of(1), 2),
+      run_layout({.ranks = 2, .kind = DeviceKind::Cuda}, config_of(2), 2, tensor_parallel())));
 }
 
 }  // namespace

@@ -62,6 +62,23 @@ TEST(SplitBytes, ThatBlocksKeepAreTheFormula) {
     }
 }
 
+// With the table's rows of rank 0, all positions and the last norm; and of its logits.
+TEST(SplitBytes, OfAWholeModelHaveAPartOfTheTable) {
+  GptConfig config = small(DType::BF16);
+  config.width = 768;
+  for (const int t : kRanks) {
+    const StepFigures step =
+        run_step(find_machine("limitless"), config, {.ranks = t, .samples = kSamples});
+    const std::int64_t rows = config.table_rows() / t, tokens = kSamples * config.context;
+    EXPECT_EQ(step.parameters, 4 * block_parameters(config).on_each_of(t) +
+                                   (rows + config.context + 2) * config.width)
+        << t << " ranks";
+    EXPECT_EQ(step.ledger[Purpose::Parameters].live_bytes, 2 * step.parameters) << t << " ranks";
+    const std::int64_t head = 2 * tokens * config.width;  // its input; table.rows: whole multiples
+    EXPECT_EQ(step.layer_bytes.back(), head) << t << " ranks: the head keeps its input";
+  }
+}
+
 // 12 h^2 + 13 h, of which 6 h are whole; s b (24 h + 4 a) and s b (8 h + 16) in a type of 2 bytes.
 TEST(SplitBytes, OfABlockByHand) {
   GptConfig config{.heads = 2, .width = 10, .context = 3, .dtype = DType::BF16};

@@ -10,6 +10,8 @@
 #include "06_tensor_parallel/column_parallel.h"
 #include "06_tensor_parallel/f_and_g.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "06_tensor_parallel/spatial_split.h"
+#include "06_tensor_parallel/vocab_parallel_table.h"
 #include "common/nn/linear.h"
 #include "common/nn/sequence.h"
 #include "tests/06_tensor_parallel/by_hand_machine.h"
@@ -106,6 +108,66 @@ TEST(TensorParallelOverlap, BothSumsOfABlockRunBesideAProduct) {
                                     over,  // qkv
                                     "layer_norm_backward",
                                     "add"}));
+}
+
+// Of the head, too: dx of this rank's words, and beside its sum the table's gradient.
+TEST(TensorParallelOverlap, TheSumOfTheHeadRunsBesideTheTablesProduct) {
+  const GptConfig config{
+      .width = 4, .vocabulary = 6, .vocabulary_multiple = 6, .dtype = DType::F64};
+  std::vector<split::EventLog> logs(2);
+  LaunchOptions options{.ranks = 2, .bind = false};
+  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
+    split::EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
+    return std::make_unique<split::LoggedComm>(std::move(inner), log);
+  };
+  launch(options, [&](const Rank& rank) {
+    split::Owned owned(rank, std::make_unique<VocabParallelHead>(
+                                 rank, rank.world, part_of_table(rank.world, config)));
+    Saved saved;
+    Tensor logits =
+        owned.layer->forward(Tensor::zeros({1, 3, 4}, DType::F64, rank.device), saved, {});
+    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
+    log.clear();
+    split::listen(rank.device, log);
+    owned.layer->backward(std::move(logits), saved, {});
+    rank.device.listen({});
+  });
+  for (const split::EventLog& log : logs)
+    EXPECT_EQ(log, (split::EventLog{"matmul", "all_reduce of 12 begins", "matmul",
+                                    "all_reduce of 12 is over"}));
+}
+
+// Of an image in parts: the filters' gradients are summed beside the halo of dy and dx.
+TEST(TensorParallelOverlap, TheSumOfFiltersRunsBesideTheInputsGradient) {
+  std::vector<split::EventLog> logs(2);
+  LaunchOptions options{.ranks = 2, .bind = false};
+  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
+    split::EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
+    return std::make_unique<split::LoggedComm>(std::move(inner), log);
+  };
+  launch(options, [&](const Rank& rank) {
+    const SpatialConvolution convolution(rank, rank.world,
+                                         {.grid = {2, 1},
+                                          .rows = 6,
+                                          .columns = 4,
+                                          .filter_rows = 3,
+                                          .filter_columns = 3,
+                                          .row_padding = 1,
+                                          .column_padding = 1});
+    const Tensor filters = Tensor::zeros({5, 2, 3, 3}, DType::F64, rank.device);
+    Saved saved;
+    const Tensor y =
+        convolution.forward(Tensor::zeros({1, 2, 3, 4}, DType::F64, rank.device), filters, saved);
+    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
+    log.clear();
+    split::listen(rank.device, log);
+    convolution.backward(y, filters, saved);
+    rank.device.listen({});
+    std::erase(log, "copy");
+  });
+  for (const split::EventLog& log : logs)
+    EXPECT_EQ(log, (split::EventLog{"convolution_filter_gradient", "all_reduce of 90 begins",
+                                    "convolution_input_gradient", "all_reduce of 90 is over"}));
 }
 
 // Without numbers, at a paper's size: the same program.

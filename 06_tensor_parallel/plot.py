@@ -1,0 +1,153 @@
+"""The figures of this module's handout; tools/plot says how to draw them.
+
+Those of demo_06_tensor_parallel's numbers, or of tensor_limits'.
+"""
+FORWARD, BACKWARD, WEIGHT_GRADIENT, COMMUNICATION = "#0072B2", "#009E73", "#7F7F7F", "#E69F00"
+PALE = {FORWARD: "#d6e8f3", BACKWARD: "#d5efe6", WEIGHT_GRADIENT: "#e6e6e6", COMMUNICATION: "#fbeacb"}
+DIM, TEXT = "#5f6b7a", "#1f2933"
+
+
+def canvas(pyplot, width, height, x, y):
+    figure, axes = pyplot.subplots(figsize=(width, height))
+    axes.set(xlim=x, ylim=y)
+    axes.axis("off")
+    return figure, axes
+
+
+def vector(numbers):
+    return "(" + " ".join(f"{number:g}" for number in numbers) + ")"
+
+
+def box(axes, x, y, name, numbers, colour, width=1.0):
+    axes.text(x, y + 0.29, name, ha="center", va="bottom", fontsize=10, color=DIM)
+    axes.text(x, y, numbers, ha="center", va="center", fontsize=11.5, color=TEXT,
+              bbox={"boxstyle": "round,pad=0.35", "facecolor": PALE[colour], "edgecolor": colour})
+
+
+def arrow(axes, begin, end, colour, **how):
+    axes.annotate("", end, begin, arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.6,
+                                              "shrinkA": 0, "shrinkB": 0, **how})
+
+
+def mlp(numbers, pyplot):
+    """Who holds which numbers: a rank is two rows, forward to the right and backward to the left."""
+    figure, axes = canvas(pyplot, 11, 5.2, (-0.7, 11.8), (-0.4, 6.1))
+    forward = {"x": 0, "A": 3.4, "z": 5.2, "B": 7, "share of y": 8.8, "y": 11.2}
+    backward = {"dx": 0, "share of dx": 1.9, "dA": 3.4, "dz": 5.2, "dB": 7, "dy": 11.2}
+    names = {"A": "columns of A", "B": "rows of B", "dA": "their gradient", "dB": "their gradient"}
+    sum_of_y, sum_of_dx = 10, 0.95
+    rows = {0: (5.0, 3.9), 1: (1.5, 0.4)}
+    # The two sums: shares of both ranks go in, the same numbers come out on both.
+    for x, pair, says in ((sum_of_y, 0, "g: sum"), (sum_of_dx, 1, "f: sum")):
+        ends = [rows[rank][pair] for rank in rows]
+        axes.plot([x, x], ends, color=COMMUNICATION, linewidth=6, solid_capstyle="round", zorder=1)
+        axes.text(x + 0.17, 2.75, says, fontsize=12, color="#9a6a00", va="center", fontweight="bold")
+    for rank, row in enumerate(numbers["mlp"]):
+        for (places, colour), y in zip(((forward, FORWARD), (backward, BACKWARD)), rows[rank]):
+            # Arrows from box to box; one that passes the other sum has white around it.
+            xs = sorted(places.values(), reverse=colour == BACKWARD)
+            for begin, end in zip(xs, xs[1:]):
+                side = 0.55 if end > begin else -0.55
+                for crossed in (sum_of_y, sum_of_dx):
+                    own = crossed == (sum_of_y if colour == FORWARD else sum_of_dx)
+                    if not own and min(begin, end) < crossed < max(begin, end):
+                        axes.plot([crossed - 0.15, crossed + 0.15], [y, y], color="white", linewidth=9,
+                                  zorder=2, solid_capstyle="butt")
+                arrow(axes, (begin + side, y), (end - side, y), colour)
+            for what, x in places.items():
+                box(axes, x, y, names.get(what, what), vector(row[what]),
+                    WEIGHT_GRADIENT if what in ("dA", "dB") else colour)
+        axes.text(-0.62, rows[rank][0] + 0.72, f"rank {rank}", fontsize=13, fontweight="bold", color=TEXT)
+    axes.set_title("y = (x A) B on two ranks: forward (blue) to the right, backward (green) to the left")
+    return figure
+
+
+def overlap(numbers, pyplot):
+    """Backward of a block on rank 0 of 8: operations, and the sums beside them."""
+    run = numbers["backward"]
+    figure, axes = pyplot.subplots(figsize=(10, 3))
+    products = 0
+    layers = ("MLP, second", "MLP, first", "projection", "queries, keys, values")
+    for operation in run["operations"]:
+        begin, end = 1e6 * operation["begin"], 1e6 * operation["end"]
+        label, colour = "", BACKWARD
+        if operation["what"] == "matmul":
+            label = "dW" if products % 2 else "dx"
+            colour = WEIGHT_GRADIENT if products % 2 else BACKWARD
+            if products % 2 == 0:
+                axes.text(begin, -0.47, layers[products // 2], fontsize=9.5, color=DIM)
+            products += 1
+        elif operation["what"] == "causal_attention_backward":
+            label = "attention"
+        axes.barh(0, end - begin, left=begin, height=0.8, color=colour, edgecolor="white", linewidth=0.8)
+        if label and end - begin > 40:
+            axes.text((begin + end) / 2, 0, label, ha="center", va="center", fontsize=9, color="white")
+    for sum_ in run["sums"]:
+        begin, end = 1e6 * sum_["begin"], 1e6 * sum_["end"]
+        axes.barh(1, end - begin, left=begin, height=0.8, color=COMMUNICATION, edgecolor="white")
+        axes.text((begin + end) / 2, 1, "sum of dx", ha="center", va="center", fontsize=9, color=TEXT)
+    axes.set_yticks([0, 1], ["compute", "sums"])
+    axes.invert_yaxis()
+    axes.grid(False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set(xlim=(0, 1e6 * run["seconds"] * 1.005), xlabel="microseconds; green input gradients and "
+             "the rest, grey weight gradients, orange communication",
+             title="Backward of a block of 4096 columns, 8 A100: both sums run beside products")
+    return figure
+
+
+def halo(numbers, pyplot):
+    """The image of 4 x 4 on four ranks: what each owns, and what it reads of others."""
+    figure, all_axes = pyplot.subplots(2, 2, figsize=(6.4, 6.4))
+    for rank, (axes, row) in enumerate(zip(all_axes.flat, numbers["halo"])):
+        (own_row, own_column), (row0, column0) = row["owns_from"], row["reads_from"]
+        side = round(len(row["reads"]) ** 0.5)
+        for i, value in enumerate(row["reads"]):
+            y, x = row0 + i // side, column0 + i % side
+            own = own_row <= y < own_row + 2 and own_column <= x < own_column + 2
+            corner = not own and not (own_row <= y < own_row + 2 or own_column <= x < own_column + 2)
+            colour = FORWARD if own else COMMUNICATION
+            axes.add_patch(pyplot.Rectangle((x, y), 1, 1, facecolor=PALE[colour], edgecolor=colour,
+                                            linewidth=2.6 if corner else 1.2, zorder=2 + corner))
+            axes.text(x + 0.5, y + 0.5, f"{value:g}", ha="center", va="center", fontsize=13,
+                      color=TEXT, zorder=4)
+        for i in range(16):
+            axes.add_patch(pyplot.Rectangle((i % 4, i // 4), 1, 1, facecolor="none",
+                                            edgecolor="#d5d9de", linewidth=0.8, zorder=1))
+        axes.set(xlim=(-0.05, 4.05), ylim=(4.05, -0.05), aspect="equal")
+        axes.set_title(f"rank {rank}", fontsize=12)
+        axes.axis("off")
+    figure.supxlabel("blue: its own; orange: the halo, bold its corner", fontsize=11, color=DIM)
+    return figure
+
+
+def intensity(numbers, pyplot):
+    """FLOPs a byte of a part, against the balance of the machine."""
+    figure, axes = pyplot.subplots(figsize=(8, 4.2))
+    rows, balance = numbers["a100"]["rows"], numbers["a100"]["balance"]
+    ranks = [row["p"] for row in rows]
+    for n, colour in ((4096, FORWARD), (2048, "#CC79A7")):
+        axes.plot(ranks, [row[f"FLOP/B {n}"] for row in rows], "o-", color=colour, label=f"n = {n}")
+        most = numbers["a100"]["most_ranks"][str(n)]
+        axes.axvline(most, color=colour, linestyle=":", linewidth=1.4)
+        axes.text(most * 1.04, 900, f"{most}", color=colour, fontsize=11)
+    axes.axhline(balance, color=DIM, linestyle="--", linewidth=1.4)
+    axes.text(1, balance * 1.07, f"an A100 needs {balance:.0f}", color=DIM, fontsize=11)
+    axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="FLOPs a byte",
+             title="A product of n x n matrices over p ranks has n/(2+p) FLOPs a byte")
+    ticks = [1, 2, 4, 8, 16, 32, 64]
+    axes.set_xticks(ticks, [str(p) for p in ticks])
+    axes.set_xticks([], minor=True)
+    ticks = [32, 64, 128, 256, 512, 1024]
+    axes.set_yticks(ticks, [str(f) for f in ticks])
+    axes.set_yticks([], minor=True)
+    axes.legend(fontsize=11, loc="upper right")
+    return figure
+
+
+def figures(numbers, pyplot):
+    if "a100" in numbers:
+        return {"intensity": intensity(numbers, pyplot)}
+    return {"mlp": mlp(numbers, pyplot), "overlap": overlap(numbers, pyplot),
+            "halo": halo(numbers, pyplot)}
