@@ -336,11 +336,10 @@ Json convolved(const Machine& machine, const RankGrid& grid, std::int64_t channe
     all[static_cast<std::size_t>(rank.world.rank())] = {rank.clock.now(),
                                                         rank.world.stats().sent().wire_bytes};
   });
-  double seconds = 0;     // until the last rank is done
-  std::int64_t sent = 0;  // by the rank that sends most
-  for (const auto& [own_seconds, own_sent] : all)
-    seconds = std::max(seconds, own_seconds), sent = std::max(sent, own_sent);
-  return {{"seconds", seconds}, {"sent", sent}};
+  // Until the last rank is done; by the rank that sends most.
+  const auto by_sent = [](const auto& x, const auto& y) { return x.second < y.second; };
+  return {{"seconds", std::max_element(all.begin(), all.end())->first},
+          {"sent", std::max_element(all.begin(), all.end(), by_sent)->second}};
 }
 
 Json one_large_image() {

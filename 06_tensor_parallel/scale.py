@@ -1,7 +1,7 @@
 """How training scales over ranks that share each layer; tools/scale says what this is for.
 
 It is the main program with all ranks in one tensor-parallel group and one sample a step: for real
-with two blocks of gpt2-124m, in virtual time with eight of 8192 columns. Weak scaling is a model
+with two blocks of gpt2-124m, in virtual time with four of 8192 columns. Weak scaling is a model
 with as many layers for each rank. Flags behind `--` choose others.
 """
 import importlib.util
@@ -26,7 +26,7 @@ def measure(build, ranks, kind, machine, numbers, words):
         found = re.findall(rf"{flag}[= ](\d+)", " ".join(words))
         return int(found[-1]) if found else default
 
-    layers = given("--layers", 8 if machine else 2)
+    layers = given("--layers", 4 if machine else 2)
     size = (["--width", "8192", "--heads", "64", "--context", "2048", "--precision", "bf16"]
             if machine else ["--width", "768", "--heads", "12", "--context", "1024"])
     flags = [*size, *words, "--batch", str(given("--batch", 1)),
