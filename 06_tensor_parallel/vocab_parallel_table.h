@@ -17,7 +17,7 @@ ops::TablePart part_of_vocabulary(const Parameter& table);
 // tokens (B, T) I32 -> table[token] (B, T, C), of type `dtype`, the same on all ranks (Shoeybi et
 // al., Megatron-LM, arXiv 1909.08053, section 3). Each rank looks up the tokens whose rows it has
 // and has zeros for the others; g sums. backward returns an empty tensor, sends nothing, and adds
-// to the rows of this rank. Throws Error naming a token outside the vocabulary. tp must outlive it.
+// to the rows of this rank. Throws Error naming a token outside the table. tp must outlive it.
 // Steps: 2(t-1). Bytes sent per rank: 2(t-1)/t of x, in forward.
 class VocabParallelEmbedding final : public Layer {
  public:
