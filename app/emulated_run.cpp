@@ -51,6 +51,7 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     rank.trace.reset();
     rank.trace.record(true);
     const CommStats before = rank.world.stats();
+    const CommStats::Peer sent_before = rank.world.sent_by_family();
     double product_flops = 0;
     rank.device.listen([&](const OpCost& cost) { product_flops += cost.product ? cost.flops : 0; });
     const double begin = rank.clock.now();
@@ -71,7 +72,9 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     result.elements = trainer.parameters().layout().count();
     result.product_flops = product_flops;
     const CommStats after = rank.world.stats();
-    result.sent_bytes = after.sent().wire_bytes - before.sent().wire_bytes;
+    const CommStats::Peer sent = rank.world.sent_by_family();
+    result.messages = sent.messages - sent_before.messages;
+    result.sent_bytes = sent.wire_bytes - sent_before.wire_bytes;
     result.ring_bytes = ring_bytes(before, after, run.ranks);
   });
   return result;
@@ -128,8 +131,8 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   line("a step", fmt::format("{:.6g} s", step.seconds));
   line("communication, exposed", fmt::format("{:.6g} s", step.exposed_seconds));
   line("communication, hidden", fmt::format("{:.6g} s", hidden));
-  if (c.pp * c.tp == 1)  // else most of it is sent in smaller groups
-    line("sent by a rank", fmt::format("{:.6g} GB", static_cast<double>(step.sent_bytes) / 1e9));
+  line(c.pp * c.tp == 1 ? "sent by a rank" : "sent by rank 0",
+       fmt::format("{:.6g} GB", static_cast<double>(step.sent_bytes) / 1e9));
   line("tokens/s", fmt::format("{:.6g}", tokens_a_step / step.seconds));
   line("model FLOP utilisation", fmt::format("{:.3f}", flops / step.seconds / peak));
   line("hardware FLOP utilisation",

@@ -157,9 +157,10 @@ void Communicator::count_call(CommOp op, std::size_t payload_bytes) {
 }
 
 void Communicator::count_message(int to, std::size_t bytes) {
-  CommStats::Peer& peer = stats_.peers[to];
-  ++peer.messages;
-  peer.wire_bytes += static_cast<std::int64_t>(bytes);
+  for (CommStats::Peer* sent : {&stats_.peers[to], family_.get()}) {
+    ++sent->messages;
+    sent->wire_bytes += static_cast<std::int64_t>(bytes);
+  }
 }
 
 Work Communicator::collective_on(Communicator& other, Collective collective) {
@@ -348,6 +349,7 @@ void Communicator::barrier() { start({.call = {.op = CommOp::Barrier}}, 0).wait(
 std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string name) {
   count_call(CommOp::Split, 0);
   std::unique_ptr<Communicator> part = do_split(color, key, std::move(name));
+  if (part) part->family_ = family_;
   if (part && plans_) part->plans_ = std::make_unique<PlanTable>(*plans_);
   return part;
 }

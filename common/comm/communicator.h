@@ -129,6 +129,9 @@ class Communicator {
   void use_plans(PlanTable plans);
 
   CommStats stats() const { return stats_; }
+  // What this rank has sent on this communicator and on all that were split from it, or from the
+  // one that it was split from.
+  CommStats::Peer sent_by_family() const { return *family_; }
 
   // Throws what has gone wrong on any of its ranks, as far as this one knows; never waits.
   void check() { do_check(); }
@@ -176,6 +179,7 @@ class Communicator {
   const std::string name_;
   const Reach reach_;
   CommStats stats_;
+  std::shared_ptr<CommStats::Peer> family_ = std::make_shared<CommStats::Peer>();
   std::unique_ptr<PlanTable> plans_;
 };
 

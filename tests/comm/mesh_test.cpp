@@ -232,6 +232,30 @@ TEST(MeshGroups, OfTheEmbeddingAreTheEndsOfAPipeline) {
   }
 }
 
+// A message in each of two directions and one in the world itself: 12, 12 and 4 bytes.
+TEST(MeshGroups, AreInTheSumOfTheWorldThatTheyWereSplitFrom) {
+  launch({.ranks = 4, .bind = false}, [](const Rank& rank) {
+    const CommStats::Peer before = rank.world.sent_by_family();
+    Mesh mesh(rank.world, {.dp = 2, .tp = 2});
+    const Tensor out = Tensor::zeros({3}, DType::F32, rank.device), in = out.clone();
+    for (Communicator* group : {&mesh.tp(), &mesh.dp()}) {
+      const int other = 1 - group->rank();
+      Work received = group->recv(in, other);
+      group->send(out, other).wait();
+      received.wait();
+    }
+    const int next = (rank.world.rank() + 1) % 4, last = (rank.world.rank() + 3) % 4;
+    Work received = rank.world.recv(in.view().flat(0, 1), last);
+    rank.world.send(out.view().flat(0, 1), next).wait();
+    received.wait();
+    for (const Communicator* one : {&rank.world, &mesh.tp(), &mesh.dp()}) {
+      EXPECT_EQ(one->sent_by_family().messages - before.messages, 3) << one->name();
+      EXPECT_EQ(one->sent_by_family().wire_bytes - before.wire_bytes, 28) << one->name();
+    }
+    EXPECT_EQ(mesh.tp().stats().sent().wire_bytes, 12) << "alone";
+  });
+}
+
 TEST(CheckMesh, TakesEveryShapeOfAsManyRanks) {
   for (const MeshShape& s : many_shapes()) {
     SCOPED_TRACE(text_of(s));
