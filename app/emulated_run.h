@@ -31,8 +31,8 @@ struct EmulatedStep {
   double seconds = 0;
   Ledger ledger;
   std::map<std::string, double> seconds_by_part;
-  double communication_seconds = 0;  // in which a message of this rank was under way
-  double exposed_seconds = 0;        // of these, in which the rank waited for it
+  double communication_seconds = 0;           // in which a message of this rank was under way
+  double exposed_seconds = 0;                 // of these, in which the rank waited for it
   std::int64_t messages = 0, sent_bytes = 0;  // of all its communicators
   double ring_bytes = 0;                      // app/plan.h
   std::int64_t parameters = 0, elements = 0;  // without and with padding

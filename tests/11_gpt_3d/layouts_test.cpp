@@ -123,7 +123,7 @@ const std::vector<RunRecord>& serial(TrainConfig config) {
 std::vector<LayoutCase> drawn_layouts() {
   std::vector<LayoutCase> all = all_layouts();
   if (!kSanitized && std::getenv("AISC_TEST_ALL")) return all;
-  const std::int64_t each = kSanitized ? 24 : 12;
+  const std::int64_t each = kSanitized ? 8 : 12;
   std::erase_if(all, [&](const LayoutCase& c) {
     const bool taken = drawn(fmt::format("layout {}", ::testing::PrintToString(c)), 1, each) == 1;
     return !taken || (kSanitized && c.ranks() > 4);
