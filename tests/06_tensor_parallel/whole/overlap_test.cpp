@@ -64,10 +64,12 @@ TEST(TensorParallelOverlap, FInFrontOfALayerExposesWhatTheParallelLayerHides) {
     }
 }
 
-// Of a block's backward: both sums begin before a product and are over behind it. In front of each
-// lies what stands before the column-parallel layer: MLP first.
-TEST(TensorParallelOverlap, BothSumsOfABlockRunBesideAProduct) {
-  const GptConfig config{.layers = 1, .heads = 2, .width = 4, .dtype = DType::F64};
+// Runs a call, of which the log is.
+using Logged = std::function<void(const std::function<void()>& call)>;
+
+// What each of two ranks does in that call, in its order, copies apart.
+std::vector<split::EventLog> logs_of_two_ranks(
+    const std::function<void(const Rank&, const Logged&)>& body) {
   std::vector<split::EventLog> logs(2);
   LaunchOptions options{.ranks = 2, .bind = false};
   options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
@@ -75,15 +77,28 @@ TEST(TensorParallelOverlap, BothSumsOfABlockRunBesideAProduct) {
     return std::make_unique<split::LoggedComm>(std::move(inner), log);
   };
   launch(options, [&](const Rank& rank) {
+    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
+    body(rank, [&](const std::function<void()>& call) {
+      log.clear();
+      split::listen(rank.device, log);
+      call();
+      rank.device.listen({});
+      std::erase(log, "copy");
+    });
+  });
+  return logs;
+}
+
+// Of a block's backward: both sums begin before a product and are over behind it. In front of each
+// lies what stands before the column-parallel layer: MLP first.
+TEST(TensorParallelOverlap, BothSumsOfABlockRunBesideAProduct) {
+  const GptConfig config{.layers = 1, .heads = 2, .width = 4, .dtype = DType::F64};
+  const auto logs = logs_of_two_ranks([&](const Rank& rank, const Logged& logged) {
     const GptParts parts = tensor_parallel_parts(rank.world);
     split::Owned owned(rank, parts.block({rank, "blocks.0", config, parts}));
     Saved saved;
     Tensor y = owned.layer->forward(Tensor::zeros({1, 3, 4}, DType::F64, rank.device), saved, {});
-    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
-    log.clear();
-    split::listen(rank.device, log);
-    owned.layer->backward(std::move(y), saved, {});
-    rank.device.listen({});
+    logged([&] { owned.layer->backward(std::move(y), saved, {}); });
   });
   const std::string begins = "all_reduce of 12 begins", over = "all_reduce of 12 is over";
   for (const split::EventLog& log : logs)
@@ -114,23 +129,13 @@ TEST(TensorParallelOverlap, BothSumsOfABlockRunBesideAProduct) {
 TEST(TensorParallelOverlap, TheSumOfTheHeadRunsBesideTheTablesProduct) {
   const GptConfig config{
       .width = 4, .vocabulary = 6, .vocabulary_multiple = 6, .dtype = DType::F64};
-  std::vector<split::EventLog> logs(2);
-  LaunchOptions options{.ranks = 2, .bind = false};
-  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
-    split::EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
-    return std::make_unique<split::LoggedComm>(std::move(inner), log);
-  };
-  launch(options, [&](const Rank& rank) {
+  const auto logs = logs_of_two_ranks([&](const Rank& rank, const Logged& logged) {
     split::Owned owned(rank, std::make_unique<VocabParallelHead>(
                                  rank, rank.world, part_of_table(rank.world, config)));
     Saved saved;
     Tensor logits =
         owned.layer->forward(Tensor::zeros({1, 3, 4}, DType::F64, rank.device), saved, {});
-    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
-    log.clear();
-    split::listen(rank.device, log);
-    owned.layer->backward(std::move(logits), saved, {});
-    rank.device.listen({});
+    logged([&] { owned.layer->backward(std::move(logits), saved, {}); });
   });
   for (const split::EventLog& log : logs)
     EXPECT_EQ(log, (split::EventLog{"matmul", "all_reduce of 12 begins", "matmul",
@@ -139,13 +144,7 @@ TEST(TensorParallelOverlap, TheSumOfTheHeadRunsBesideTheTablesProduct) {
 
 // Of an image in parts: the filters' gradients are summed beside the halo of dy and dx.
 TEST(TensorParallelOverlap, TheSumOfFiltersRunsBesideTheInputsGradient) {
-  std::vector<split::EventLog> logs(2);
-  LaunchOptions options{.ranks = 2, .bind = false};
-  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
-    split::EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
-    return std::make_unique<split::LoggedComm>(std::move(inner), log);
-  };
-  launch(options, [&](const Rank& rank) {
+  const auto logs = logs_of_two_ranks([&](const Rank& rank, const Logged& logged) {
     const SpatialConvolution convolution(rank, rank.world,
                                          {.grid = {2, 1},
                                           .rows = 6,
@@ -158,12 +157,7 @@ TEST(TensorParallelOverlap, TheSumOfFiltersRunsBesideTheInputsGradient) {
     Saved saved;
     const Tensor y =
         convolution.forward(Tensor::zeros({1, 2, 3, 4}, DType::F64, rank.device), filters, saved);
-    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
-    log.clear();
-    split::listen(rank.device, log);
-    convolution.backward(y, filters, saved);
-    rank.device.listen({});
-    std::erase(log, "copy");
+    logged([&] { convolution.backward(y, filters, saved); });
   });
   for (const split::EventLog& log : logs)
     EXPECT_EQ(log, (split::EventLog{"convolution_filter_gradient", "all_reduce of 90 begins",
