@@ -67,6 +67,7 @@ class StageLinks {
   const DType dtype_;
   const int self_;
   std::vector<std::optional<ActionAt>> sources_;  // by position
+  CpuDevice unbooked_;                            // what is sent in virtual time lies here
   Direction forward_, backward_;
   std::vector<Tensor> handed_over_;  // by position of the action that takes it, on this rank
 };

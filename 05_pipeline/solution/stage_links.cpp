@@ -1,5 +1,6 @@
 #include "05_pipeline/stage_links.h"
 
+#include <cstring>
 #include <utility>
 
 namespace aisc {
@@ -67,12 +68,19 @@ void StageLinks::send(std::size_t position, Tensor result) {
     return;
   }
   Direction& along = direction(position);
-  // Without numbers nobody reads the memory, and nothing has to keep it.
-  const bool is_read = rank_.device.kind() != DeviceKind::Meta;
-  along.sent.push_back(is_read ? along.comm->send(result, target->rank)  // comm: b s h elements
-                               : along.comm->send(result.view(), target->rank));
-  // What has arrived needs no memory. In virtual time everything has in its time, and only the end
-  // may ask.
+  const Device& device = rank_.device;
+  if (device.kind() == DeviceKind::Meta) {  // nobody reads the memory, and nothing has to keep it
+    along.sent.push_back(along.comm->send(result.view(), target->rank));  // comm: as below
+    return;
+  }
+  // What has arrived needs no memory. In virtual time only the end may ask whether it has: what is
+  // kept until then is a copy in nobody's books, which are those of a run without numbers.
+  if (rank_.clock.is_virtual() && device.is_host()) {
+    Tensor copy(result.shape(), result.dtype(), unbooked_);
+    std::memcpy(copy.view().raw(), result.view().raw(), result.bytes());
+    result = std::move(copy);
+  }
+  along.sent.push_back(along.comm->send(result, target->rank));  // comm: b s h elements
   while (!rank_.clock.is_virtual() && !along.sent.empty() && along.sent.front().done()) {
     along.sent.front().wait();
     along.sent.pop_front();

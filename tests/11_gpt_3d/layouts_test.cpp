@@ -5,130 +5,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdlib>
+#include <cmath>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "03_data_parallel/bucketed_reduction.h"
-#include "04_sharding/sharded_units.h"
-#include "05_pipeline/pipelined.h"
-#include "06_tensor_parallel/parallel_block.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/drawn.h"
+#include "tests/11_gpt_3d/layout_cases.h"
 #include "tests/support/message_of.h"
 #include "tests/support/run_layout.h"
-#include "tests/support/sanitized.h"
 
 namespace aisc {
 namespace {
 
 constexpr int kSteps = 3;
 
-struct LayoutCase {
-  int dp = 1, pp = 1, tp = 1, zero = 0;
-  std::string schedule = "";  // pp 1: none
-  int chunks = 1;
-  bool recompute = false, virtual_time = false;
-
-  int ranks() const { return dp * pp * tp; }
-  // Interleaving takes as many micro-batches as a multiple of its ranks.
-  int micro_batches() const { return schedule == "interleaved" ? pp : 3; }
-};
-std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}", c.dp, c.pp, c.tp, c.zero,
-                            c.pp > 1 ? " " + c.schedule : "", c.recompute ? " recomputed" : "",
-                            c.virtual_time ? " in virtual time" : "");
-}
-
-const std::vector<std::pair<std::string, int>> kSchedules{
-    {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-h2", 1}, {"zb-v", 2}};
-
-bool defers(const LayoutCase& c) { return c.schedule.starts_with("zb-"); }
-
-// What is taken in turns, so that every row has some of it, and each value meets each degree.
-std::vector<LayoutCase> all_layouts() {
-  std::vector<LayoutCase> all;
-  const auto add = [&](LayoutCase c) {
-    if (c.zero >= 2 && defers(c)) return;  // refused, see below
-    c.recompute = all.size() % 3 == 1;
-    c.virtual_time = all.size() % 4 == 2;
-    all.push_back(c);
-  };
-  for (const int ranks : {2, 3, 4, 6, 8})
-    for (int pp = 1; pp <= ranks; ++pp)
-      for (int tp = 1; pp * tp <= ranks; ++tp) {
-        if (ranks % (pp * tp) != 0) continue;
-        const int dp = ranks / (pp * tp);
-        for (int zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
-          if (pp == 1) add({.dp = dp, .pp = 1, .tp = tp, .zero = zero});
-          for (const auto& [schedule, chunks] : kSchedules)
-            if (pp > 1)
-              add({.dp = dp,
-                   .pp = pp,
-                   .tp = tp,
-                   .zero = zero,
-                   .schedule = schedule,
-                   .chunks = chunks});
-        }
-      }
-  return all;
-}
-
-// 24 heads of 2 columns, which 8 ranks divide; 16 words in rows that they need not; micro-batches
-// and shares of the batch that are not equal.
-TrainConfig config_of(const LayoutCase& c) {
-  TrainConfig config;
-  config.model = odd_config(DType::F64, 0.1);
-  config.model.layers = std::max(3, c.pp * c.chunks);
-  config.model.heads = 24;
-  config.model.width = 48;
-  config.gradient_dtype = DType::F64;
-  config.micro_batches = c.micro_batches();
-  config.batch = config.micro_batches * (c.dp + (c.dp > 1 ? 1 : 2));
-  config.pp = c.pp;
-  config.tp = c.tp;
-  if (c.recompute) config.recompute = Recompute::parse("block");
-  config.steps = 10;
-  config.warmup_steps = 2;
-  config.learning_rate = 3e-3;
-  config.clip = 0.05;  // every step is clipped
-  return config;
-}
-
-StepParts parts_of(const LayoutCase& c) {
-  StepParts parts;
-  if (c.zero > 0)
-    parts = sharded({.stage = c.zero});
-  else if (c.dp > 1)
-    parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
-  if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
-  return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
-}
-
 // Runs of one rank, each made once.
 const std::vector<RunRecord>& serial(TrainConfig config) {
-  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<RunRecord>>
+  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>,
+                  std::vector<RunRecord>>
       runs;
   config.pp = config.tp = 1;
   config.recompute = {};
-  auto& run = runs[{config.model.layers, config.batch, config.micro_batches}];
+  auto& run = runs[{config.model.layers, config.batch, config.micro_batches, config.clip}];
   if (run.empty()) run = run_layout({.ranks = 1}, config, kSteps);
   return run;
-}
-
-// Under a sanitizer few, on few ranks.
-std::vector<LayoutCase> drawn_layouts() {
-  std::vector<LayoutCase> all = all_layouts();
-  if (!kSanitized && std::getenv("AISC_TEST_ALL")) return all;
-  const std::int64_t each = kSanitized ? 8 : 12;
-  std::erase_if(all, [&](const LayoutCase& c) {
-    const bool taken = drawn(fmt::format("layout {}", ::testing::PrintToString(c)), 1, each) == 1;
-    return !taken || (kSanitized && c.ranks() > 4);
-  });
-  return all;
 }
 
 class Layouts : public ::testing::TestWithParam<LayoutCase> {};
@@ -137,9 +38,22 @@ INSTANTIATE_TEST_SUITE_P(OfRanks, Layouts, ::testing::ValuesIn(drawn_layouts()))
 TEST_P(Layouts, LeaveWhatOneRankLeaves) {
   const LayoutCase& c = GetParam();
   const TrainConfig config = config_of(c);
-  EXPECT_TRUE(
-      same_steps(serial(config), run_layout({.ranks = c.ranks(), .virtual_time = c.virtual_time},
-                                            config, kSteps, parts_of(c))));
+  const std::vector<RunRecord>& one = serial(config);
+  EXPECT_THAT(one.back().norms, ::testing::AllOf(::testing::SizeIs(kSteps),
+                                                 ::testing::Each(::testing::Gt(config.clip))));
+  EXPECT_TRUE(same_steps(one, run_layout({.ranks = c.ranks(), .virtual_time = c.virtual_time},
+                                         config, kSteps, parts_of(c))));
+}
+
+// AdamW hardly sees a factor that is the same in all steps: that of clipping is not.
+TEST(LayoutsOfOneRank, AreNotClippedWithoutATrace) {
+  const LayoutCase c{.dp = 2};
+  TrainConfig free = config_of(c);
+  free.clip = 0;
+  const RunRecord &clipped = serial(config_of(c))[1], &other = serial(free)[1];
+  EXPECT_EQ(clipped.norms[0], other.norms[0]);
+  EXPECT_GT(std::abs(clipped.norms[1] - other.norms[1]), 1e4 * kSameRunF64);
+  EXPECT_FALSE(same_run(clipped, other, 1e4 * kSameRunF64));
 }
 
 // Gradients in shards are sent and freed behind each layer, before a deferred one is there.

@@ -49,8 +49,9 @@ inline std::vector<std::uint8_t> some_text() {
   return text;
 }
 
-// What each step leaves behind: the losses up to it, and whole gradients and weights after it.
-// T(rank, config, more ...) is what trains, with step(data) and parameters() like Trainer's.
+// What each step leaves behind: the losses up to it, the norms where step() reports them, and whole
+// gradients and weights after it. T(rank, config, more ...) is what trains, with step(data) and
+// parameters() like Trainer's.
 template <class T = Trainer, class... More>
 std::vector<RunRecord> run_layout(const RankLayout& layout, const TrainConfig& config, int steps,
                                   const More&... more) {
@@ -61,18 +62,23 @@ std::vector<RunRecord> run_layout(const RankLayout& layout, const TrainConfig& c
     T trainer(rank, config, more...);
     const BatchSampler data(text, config.model.context, config.seed);
     std::vector<RunRecord> records;
-    std::vector<double> losses;
+    std::vector<double> losses, norms;
     for (int i = 0; i < steps; ++i) {
-      losses.push_back(trainer.step(data).loss);
+      const auto report = trainer.step(data);
+      losses.push_back(report.loss);
+      if constexpr (requires { report.gradient_norm; }) norms.push_back(report.gradient_norm);
       records.push_back(gather_whole(rank, trainer.optimizer().slices()));
       records.back().losses = losses;
+      records.back().norms = norms;
     }
     const std::lock_guard lock(mutex);
     if (result.empty())
       result = std::move(records);
     else
-      for (std::size_t i = 0; i < records.size(); ++i)
+      for (std::size_t i = 0; i < records.size(); ++i) {
         EXPECT_EQ(records[i].losses, result[i].losses) << "step " << i << ": ranks report others";
+        EXPECT_EQ(records[i].norms, result[i].norms) << "step " << i << ": ranks report others";
+      }
   });
   return result;
 }

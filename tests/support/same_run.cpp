@@ -10,15 +10,16 @@ namespace {
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-// "" if all is well; NaN is never the same.
-std::string compare_losses(const RunRecord& serial, const RunRecord& other, double tolerance) {
-  if (serial.losses.size() != other.losses.size())
-    return fmt::format("{} losses, serial has {}", other.losses.size(), serial.losses.size());
-  for (std::size_t i = 0; i < serial.losses.size(); ++i) {
-    const double a = serial.losses[i], b = other.losses[i];
+// "" if all is well; NaN is never the same. What there is one of a step: "loss", "losses".
+std::string compare_steps(const char* kind, const char* kinds, const std::vector<double>& serial,
+                          const std::vector<double>& other, double tolerance) {
+  if (serial.size() != other.size())
+    return fmt::format("{} {}, serial has {}", other.size(), kinds, serial.size());
+  for (std::size_t i = 0; i < serial.size(); ++i) {
+    const double a = serial[i], b = other[i];
     if (!(std::abs(a - b) <= tolerance * std::max(1.0, std::abs(a))))
-      return fmt::format("the loss of step {} is {:.12g}, serial {:.12g}: off by {:.3g}", i, b, a,
-                         std::abs(a - b));
+      return fmt::format("the {} of step {} is {:.12g}, serial {:.12g}: off by {:.3g}", kind, i, b,
+                         a, std::abs(a - b));
   }
   return {};
 }
@@ -79,9 +80,11 @@ std::string compare_tensors(const char* kind, const char* kinds, const Tensors& 
 
 ::testing::AssertionResult same_run(const RunRecord& serial, const RunRecord& other,
                                     double tolerance) {
-  std::string text = compare_losses(serial, other, tolerance);
+  std::string text = compare_steps("loss", "losses", serial.losses, other.losses, tolerance);
+  const bool norms = !serial.norms.empty() && !other.norms.empty();
   for (const std::string& more :
-       {compare_tensors("gradient", "gradients", serial.gradients, other.gradients, tolerance),
+       {norms ? compare_steps("norm", "norms", serial.norms, other.norms, tolerance) : "",
+        compare_tensors("gradient", "gradients", serial.gradients, other.gradients, tolerance),
         compare_tensors("weight", "weights", serial.weights, other.weights, tolerance)})
     if (!more.empty()) text += (text.empty() ? "" : "\n") + more;
   if (text.empty()) return ::testing::AssertionSuccess();

@@ -17,6 +17,7 @@ struct OptimizerSlice;
 // What a run leaves behind. Tensors are whole: a test gathers the shards of a layout first.
 struct RunRecord {
   std::vector<double> losses;                            // one a step
+  std::vector<double> norms{};                           // before clipping, one a step; or none
   std::map<std::string, std::vector<double>> gradients;  // of the last step
   std::map<std::string, std::vector<double>> weights;    // after it
 };
@@ -24,10 +25,10 @@ struct RunRecord {
 // The project's promise for every layout of ranks in F64.
 inline constexpr double kSameRunF64 = 1e-10;
 
-// A loss may differ by `tolerance` times the larger of itself and 1; an element of a tensor by
-// `tolerance` times the larger of itself and its tensor's root mean square. A failure names the
-// first step, the first gradient and the first weight that differ, and all names that only one run
-// has.
+// A loss and a norm may differ by `tolerance` times the larger of itself and 1; an element of a
+// tensor by `tolerance` times the larger of itself and its tensor's root mean square. A failure
+// names the first step, the first gradient and the first weight that differ, and all names that
+// only one run has. Norms are compared where both runs have them.
 ::testing::AssertionResult same_run(const RunRecord& serial, const RunRecord& other,
                                     double tolerance);
 

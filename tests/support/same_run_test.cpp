@@ -33,6 +33,17 @@ TEST(SameRun, NamesTheFirstStepWhoseLossDiffers) {
       << difference(other);
 }
 
+TEST(SameRun, NamesTheFirstStepWhoseNormDiffers) {
+  RunRecord serial = kSerial, other = kSerial;
+  serial.norms = {1, 2, 4};
+  EXPECT_TRUE(same_run(serial, other, 0));  // where one has none
+  other.norms = {1, 2.5, 8};
+  EXPECT_STREQ(same_run(serial, other, 1e-10).message(),
+               "the norm of step 1 is 2.5, serial 2: off by 0.5");
+  other.norms = {1, 2};
+  EXPECT_STREQ(same_run(serial, other, 1e-10).message(), "2 norms, serial has 3");
+}
+
 // Wrong gradients hide behind right losses.
 TEST(SameRun, NamesTheGradientThatDiffers) {
   RunRecord other = kSerial;

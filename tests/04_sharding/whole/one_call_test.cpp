@@ -118,7 +118,10 @@ struct OneCall {
         s.units ? s.units->slices() : slices_of(s.store->parameters()), AdamW::Options{});
   }
 
-  StepReport step(const BatchSampler& data) {
+  struct Report {
+    double loss;
+  };
+  Report step(const BatchSampler& data) {
     const auto now = static_cast<int>(optimizer_->steps());
     const SampleRange part = part_of({0, config.batch}, rank.world.rank(), rank.world.size());
     const MicroBatch micro = task.read(rank, data, now, part);
@@ -135,7 +138,7 @@ struct OneCall {
     if (s.units) s.units->updated();
     CpuDevice host;
     rank.world.all_reduce(View(&loss, {1}, DType::F64, host)).wait();
-    return {.loss = loss, .learning_rate = config.learning_rate, .gradient_norm = 0};
+    return {.loss = loss};
   }
   const Optimizer& optimizer() const { return *optimizer_; }
 

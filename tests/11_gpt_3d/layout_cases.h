@@ -1,0 +1,120 @@
+// Every way to divide 2, 3, 4, 6 and 8 ranks among data, stages and parts of layers, with every
+// synchronous schedule and every stage of ZeRO: what tests of layouts go through.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "03_data_parallel/bucketed_reduction.h"
+#include "04_sharding/sharded_units.h"
+#include "05_pipeline/pipelined.h"
+#include "06_tensor_parallel/parallel_block.h"
+#include "tests/nn/gpt_fixture.h"
+#include "tests/support/drawn.h"
+#include "tests/support/sanitized.h"
+
+namespace aisc {
+
+struct LayoutCase {
+  int dp = 1, pp = 1, tp = 1, zero = 0;
+  std::string schedule = "";  // pp 1: none
+  int chunks = 1;
+  bool recompute = false, virtual_time = false, clipped = true;
+
+  int ranks() const { return dp * pp * tp; }
+  // Interleaving takes as many micro-batches as a multiple of its ranks.
+  int micro_batches() const { return schedule == "interleaved" ? pp : 3; }
+  bool defers() const { return schedule.starts_with("zb-"); }
+};
+inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+                            c.pp > 1 ? " " + c.schedule : "", c.recompute ? " recomputed" : "",
+                            c.virtual_time ? " in virtual time" : "",
+                            c.clipped ? "" : " not clipped");
+}
+
+inline const std::vector<std::pair<std::string, int>> kSchedules{
+    {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2}, {"zb-h1", 1}, {"zb-h2", 1}, {"zb-v", 2}};
+
+// What is taken in turns, so that every row has some of it, and each value meets each degree.
+inline std::vector<LayoutCase> all_layouts() {
+  std::vector<LayoutCase> all;
+  const auto add = [&](LayoutCase c) {
+    if (c.zero >= 2 && c.defers()) return;  // refused: layouts_test.cpp
+    c.recompute = all.size() % 3 == 1;
+    c.virtual_time = all.size() % 4 == 2;
+    c.clipped = all.size() % 7 != 5;
+    all.push_back(c);
+  };
+  for (const int ranks : {2, 3, 4, 6, 8})
+    for (int pp = 1; pp <= ranks; ++pp)
+      for (int tp = 1; pp * tp <= ranks; ++tp) {
+        if (ranks % (pp * tp) != 0) continue;
+        const int dp = ranks / (pp * tp);
+        for (int zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
+          if (pp == 1) add({.dp = dp, .pp = 1, .tp = tp, .zero = zero});
+          for (const auto& [schedule, chunks] : kSchedules)
+            if (pp > 1)
+              add({.dp = dp,
+                   .pp = pp,
+                   .tp = tp,
+                   .zero = zero,
+                   .schedule = schedule,
+                   .chunks = chunks});
+        }
+      }
+  return all;
+}
+
+// 24 heads of 2 columns, which 8 ranks divide; 16 words in rows that they need not; with dp > 1,
+// micro-batches and shares of the batch that are not equal.
+inline TrainConfig config_of(const LayoutCase& c) {
+  TrainConfig config;
+  config.model = odd_config(DType::F64, 0.1);
+  config.model.layers = std::max(3, c.pp * c.chunks);
+  config.model.heads = 24;
+  config.model.width = 48;
+  config.gradient_dtype = DType::F64;
+  config.micro_batches = c.micro_batches();
+  config.batch = config.micro_batches * (c.dp + (c.dp > 1 ? 1 : 2));
+  config.pp = c.pp;
+  config.tp = c.tp;
+  if (c.recompute) config.recompute = Recompute::parse("block");
+  config.steps = 10;
+  config.warmup_steps = 2;
+  config.learning_rate = 3e-3;
+  config.clip = c.clipped ? 0.05 : 0;  // in every step
+  return config;
+}
+
+inline StepParts parts_of(const LayoutCase& c) {
+  StepParts parts;
+  if (c.zero > 0)
+    parts = sharded({.stage = c.zero});
+  else if (c.dp > 1)
+    parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
+  if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
+  return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
+}
+
+// Under a sanitizer few, on few ranks.
+inline std::vector<LayoutCase> drawn_layouts() {
+  std::vector<LayoutCase> all = all_layouts();
+  if (!kSanitized && std::getenv("AISC_TEST_ALL")) return all;
+  const std::int64_t each = kSanitized ? 8 : 12;
+  std::erase_if(all, [&](const LayoutCase& c) {
+    const bool taken = drawn(fmt::format("layout {}", ::testing::PrintToString(c)), 1, each) == 1;
+    return !taken || (kSanitized && c.ranks() > 4);
+  });
+  return all;
+}
+
+}  // namespace aisc

@@ -1,0 +1,157 @@
+// Every layout on machines that are not there. Without numbers each rank holds the same bytes, does
+// the same at the same times and sends the same as with them, `==`; and each layout's ranks hold
+// the shares that its division promises.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/comm/mesh.h"
+#include "common/model/emulated_device.h"
+#include "tests/11_gpt_3d/layout_cases.h"
+#include "tests/support/run_layout.h"
+
+namespace aisc {
+namespace {
+
+constexpr int kSteps = 3;
+
+// What a rank's books say after these.
+struct Books {
+  Ledger ledger;
+  CommStats world;         // of the world alone
+  CommStats::Peer family;  // of all its communicators
+  double seconds = 0;
+  std::vector<std::string> events;  // where they are recorded
+  std::int64_t elements = 0;        // of its parameters: without padding
+  std::int64_t padded_bytes = 0;    // of their values, or of their gradients: all are F64
+};
+
+// A line each: what the rank computed and which calls on which of its communicators, when, and what
+// was live then. Times are whole (no digit is lost).
+std::vector<std::string> lines_of(const std::vector<TraceEvent>& events) {
+  std::vector<std::string> lines;
+  for (const TraceEvent& e : events)
+    lines.push_back(fmt::format("{}: {} from {} to {}, {} bytes", e.part, e.name, e.begin_seconds,
+                                e.end_seconds, fmt::join(e.live_bytes, " ")));
+  return lines;
+}
+
+std::vector<Books> books_of(const LayoutCase& c, LaunchOptions options) {
+  const std::vector<std::uint8_t> text = some_text();
+  const TrainConfig config = config_of(c);
+  std::vector<Books> all(static_cast<std::size_t>(options.ranks));
+  launch(options, [&](const Rank& rank) {
+    if (options.record_trace) rank.trace.watch(&rank.device);
+    Trainer trainer(rank, config, parts_of(c));
+    const BatchSampler data(text, config.model.context, config.seed);
+    for (int i = 0; i < kSteps; ++i) trainer.step(data);
+    Books& books = all[static_cast<std::size_t>(rank.world.rank())];
+    books = {.ledger = rank.device.ledger(),
+             .world = rank.world.stats(),
+             .family = rank.world.sent_by_family(),
+             .seconds = rank.clock.now(),
+             .events = lines_of(rank.trace.events()),
+             .padded_bytes = trainer.parameters().layout().count() * 8};
+    for (const Parameter* p : trainer.parameters().parameters()) books.elements += p->shape.count();
+    rank.trace.watch(nullptr);
+  });
+  return all;
+}
+
+void expect_same(const Usage& with, const Usage& without, const char* what) {
+  EXPECT_EQ(with.live_bytes, without.live_bytes) << what;
+  EXPECT_EQ(with.peak_bytes, without.peak_bytes) << what;
+}
+
+void expect_same_memory(const Ledger& with, const Ledger& without) {
+  for (int p = 0; p < kPurposeCount; ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    expect_same(with[purpose], without[purpose], name_of(purpose));
+  }
+  expect_same(with.total, without.total, "total");
+  EXPECT_EQ(with.allocations, without.allocations);
+}
+
+void expect_same_messages(const Books& with, const Books& without) {
+  for (int op = 0; op < kCommOpCount; ++op) {
+    const auto which = static_cast<CommOp>(op);
+    EXPECT_EQ(with.world[which].calls, without.world[which].calls) << name_of(which);
+    EXPECT_EQ(with.world[which].payload_bytes, without.world[which].payload_bytes)
+        << name_of(which);
+  }
+  EXPECT_EQ(with.family.messages, without.family.messages);
+  EXPECT_EQ(with.family.wire_bytes, without.family.wire_bytes);
+}
+
+// Names the first that differs.
+void expect_same_events(const std::vector<std::string>& with,
+                        const std::vector<std::string>& without) {
+  EXPECT_EQ(with.size(), without.size());
+  const auto [a, b] = std::mismatch(with.begin(), with.end(), without.begin(), without.end());
+  if (a != with.end() && b != without.end())
+    ADD_FAILURE() << "event " << a - with.begin() << " is\n"
+                  << *a << "\nwith numbers, and without them\n"
+                  << *b;
+}
+
+class MetaLayouts : public ::testing::TestWithParam<LayoutCase> {};
+INSTANTIATE_TEST_SUITE_P(OfRanks, MetaLayouts, ::testing::ValuesIn(drawn_layouts()));
+
+TEST_P(MetaLayouts, KeepTheBooksOfARunWithNumbers) {
+  const LayoutCase& c = GetParam();
+  const Machine machine = find_machine("dgx-a100");
+  LaunchOptions numbers = on_machine(machine, c.ranks());
+  LaunchOptions meta = on_machine(machine, c.ranks(), {.meta = true});
+  numbers.record_trace = meta.record_trace = true;
+  const std::vector<Books> with = books_of(c, numbers), without = books_of(c, meta);
+  for (std::size_t r = 0; r < with.size(); ++r) {
+    SCOPED_TRACE(fmt::format("rank {}", r));
+    EXPECT_GT(with[r].seconds, 0);
+    EXPECT_EQ(with[r].seconds, without[r].seconds);
+    EXPECT_THAT(with[r].events, ::testing::Contains(::testing::HasSubstr("all_reduce(1 x F64)")));
+    expect_same_memory(with[r].ledger, without[r].ledger);
+    expect_same_messages(with[r], without[r]);
+    expect_same_events(with[r].events, without[r].events);
+  }
+}
+
+// Of all layouts there are, which without numbers take a second for each number of ranks.
+class MetaShares : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, MetaShares, ::testing::Values(2, 3, 4, 6, 8));
+
+TEST_P(MetaShares, AreThoseOfTheLayout) {
+  const Machine machine = find_machine("dgx-a100");
+  for (const LayoutCase& c : kSanitized ? drawn_layouts() : all_layouts()) {
+    if (c.ranks() != GetParam()) continue;
+    SCOPED_TRACE(::testing::PrintToString(c));
+    const std::vector<Books> all = books_of(c, on_machine(machine, c.ranks(), {.meta = true}));
+    std::vector<std::int64_t> states(all.size());  // of the ranks that hold the same, by the first
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      SCOPED_TRACE(fmt::format("rank {}", r));
+      const Books& books = all[r];
+      const auto live = [&](Purpose p) { return books.ledger[p].live_bytes; };
+      EXPECT_GT(books.seconds, 0);
+      EXPECT_GT(books.family.messages, 0);
+      EXPECT_EQ(live(Purpose::Parameters), books.padded_bytes / (c.zero >= 3 ? c.dp : 1));
+      EXPECT_EQ(live(Purpose::Gradients), books.padded_bytes / (c.zero >= 2 ? c.dp : 1));
+      for (const Purpose p : {Purpose::Activations, Purpose::Workspace, Purpose::Communication})
+        EXPECT_EQ(live(p), 0) << name_of(p);
+      // dp lies between tp, the fastest, and pp.
+      const std::size_t tp = static_cast<std::size_t>(c.tp), dp = static_cast<std::size_t>(c.dp);
+      states[r / (dp * tp) * (dp * tp) + r % tp] += live(Purpose::Optimizer);
+    }
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (states[r] == 0) continue;  // not the first
+      EXPECT_EQ(states[r], 2 * 8 * all[r].elements * (c.zero == 0 ? c.dp : 1)) << "from " << r;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aisc
