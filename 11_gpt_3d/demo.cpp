@@ -1,24 +1,33 @@
 // One step of training on several ranks that hold the whole model each: who does what when, what it
-// takes in memory beside what the formulas say, and what recomputing saves.
+// takes in memory beside what the formulas say, and what recomputing saves. With --json also the
+// course on one page: a step of eight ranks that share data, stages and layers, in virtual time
+// (docs/virtual_time.md).
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "11_gpt_3d/step_of.h"
 #include "app/program.h"
 #include "common/comm/launch.h"
 #include "common/core/flags/command_line.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/polite_waits.h"
+#include "common/model/emulated_device.h"
 #include "common/train/timeline.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
 namespace {
+
+// --- ranks that hold the whole model ------------------------------------------------------------
 
 TrainConfig config_of(const Recompute& recompute) {
   TrainConfig c;
@@ -68,12 +77,103 @@ std::string predicted(const Step& step, const TrainConfig& config, int ranks) {
   return bytes_table(step.ledger, formulas);
 }
 
+// --- ranks that share data, stages and layers ---------------------------------------------------
+
+using Json = nlohmann::ordered_json;
+
+// Servers of two processors: the parts of a layer inside one, stages and replicas between them.
+constexpr const char* kMachine = "xeon-8180";
+constexpr MeshShape kMesh{.dp = 2, .pp = 2, .tp = 2};
+
+// Its sizes let each form of communication be seen beside the computing.
+Options shared_by_all() {
+  Options o;
+  o.ranks = kMesh.ranks();
+  o.train.model = {.layers = 4, .heads = 8, .width = 256, .context = 256, .vocabulary = 1024};
+  o.train.batch = 16;
+  o.train.micro_batches = 4;
+  o.train.pp = kMesh.pp;
+  o.train.tp = kMesh.tp;
+  o.train.at_once = micro_batches_at_once(o);
+  o.data_parallel.bucket_mb = 1;
+  return o;
+}
+
+struct SharedStep {
+  double begin = 0, seconds = 0;                // of rank 0's clock
+  std::vector<std::vector<TraceEvent>> events;  // by rank
+};
+
+// The second step again, without numbers.
+SharedStep shared_step(const Options& options) {
+  const std::vector<std::uint8_t> zeros(1 << 16);
+  const Machine machine = find_machine(kMachine);
+  SharedStep step{.events = std::vector<std::vector<TraceEvent>>(kMesh.ranks())};
+  std::mutex mutex;
+  launch(on_machine(machine, options.ranks, {.meta = true}), [&](const Rank& rank) {
+    Trainer trainer(rank, options.train, step_of(options));
+    const BatchSampler data(zeros, options.train.model.context, options.train.seed);
+    trainer.step(data);
+    rank.world.barrier();
+    rank.trace.record(true);
+    const double begin = rank.clock.now();
+    trainer.step(data);
+    rank.trace.record(false);
+    const std::lock_guard lock(mutex);
+    step.events[static_cast<std::size_t>(rank.world.rank())] = rank.trace.events();
+    if (rank.world.rank() == 0) {
+      step.begin = begin;
+      step.seconds = rank.clock.now() - begin;
+    }
+  });
+  return step;
+}
+
+// What each rank did, and beside it what its communicators did.
+Json shared_json() {
+  const Options options = shared_by_all();
+  const GptConfig& model = options.train.model;
+  const SharedStep step = shared_step(options);
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < step.events.size(); ++r) {
+    const MeshPlace place = place_of(static_cast<int>(r), kMesh);
+    Json events = Json::array(), communicators = Json::array();
+    for (const TraceEvent& e : step.events[r])
+      (e.lane == 0 ? events : communicators)
+          .push_back({{e.lane == 0 ? "part" : "communicator", e.part},
+                      {"name", e.name},
+                      {"begin", e.begin_seconds - step.begin},
+                      {"end", e.end_seconds - step.begin}});
+    ranks.push_back({{"rank", r},
+                     {"dp", place.dp},
+                     {"pp", place.pp},
+                     {"tp", place.tp},
+                     {"events", std::move(events)},
+                     {"communicators", std::move(communicators)}});
+  }
+  return {{"machine", kMachine},
+          {"ranks_per_node", find_machine(kMachine).ranks_per_node},
+          {"model",
+           {{"layers", model.layers},
+            {"width", model.width},
+            {"context", model.context},
+            {"vocabulary", model.vocabulary}}},
+          {"batch", options.train.batch},
+          {"micro_batches", options.train.micro_batches},
+          {"schedule", options.pipeline.schedule},
+          {"seconds", step.seconds},
+          {"ranks", std::move(ranks)}};
+}
+
 int run(int argc, char** argv) {
   CommandLine line("Draws one step of training on several ranks, and what it takes in memory.");
   int ranks = 2;
-  std::string svg;
+  std::string svg, json;
   line.number("--ranks", ranks, 1, 8, "that each hold the model");
   line.text("--svg", svg, "also draw the step into this file");
+  line.text("--json", json,
+            "also run a step of dp 2, pp 2, tp 2 in virtual time and write it to this file, for "
+            "tools/plot");
   if (const auto status = line.parse(argc, argv)) return *status;
   const int threads = available_cores();
   const PoliteWaits waits(threads);
@@ -88,6 +188,7 @@ int run(int argc, char** argv) {
     }
     fmt::print("{}\n", predicted(step, config, ranks));
   }
+  if (!json.empty()) write_file(json, shared_json().dump(1) + "\n");
   return 0;
 }
 

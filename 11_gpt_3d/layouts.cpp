@@ -10,6 +10,7 @@
 
 #include "05_pipeline/pipelined.h"
 #include "05_pipeline/simulate.h"
+#include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/emulated_run.h"
 #include "common/core/flags/command_line.h"
@@ -117,6 +118,38 @@ void print(const Json& row) {
              row["speedup"].get<double>());
 }
 
+// The same GPT on two nodes of eight, a mesh of tp 2, dp 2, pp 4 in each order of its directions.
+Json placements(const Machine& machine) {
+  Options options = options_of({.name = "", .pp = 4, .tp = 2}, 16);
+  fmt::print(
+      "\n16 ranks in nodes of {}: tp 2, dp 2, pp 4, in the order of ranks; GB of all ranks between "
+      "nodes\n\n{:<27}{:>14}{:>10}{:>10}{:>9}\n",
+      machine.ranks_per_node, "order", "between nodes", "a step", "exposed", "slower");
+  Json rows = Json::array();
+  for (const MeshOrder& order : all_orders()) {
+    const std::vector<std::uint8_t> zeros(4096);
+    const EmulatedStep step =
+        emulate({.config = options.train,
+                 .machine = machine,
+                 .ranks = 16,
+                 .meta = true,
+                 .parts = step_of(options),
+                 .place =
+                     [&](Communicator& world) {
+                       return placed(world, {.dp = 2, .pp = 4, .tp = 2}, order);
+                     }},
+                zeros);
+    rows.push_back({{"order", to_string(order)},
+                    {"between_nodes", step.between_nodes},
+                    {"seconds", step.seconds},
+                    {"exposed", step.exposed_seconds}});
+    fmt::print("{:<27}{:>14.2f}{:>10.3f}{:>10.3f}{:>9.2f}\n", to_string(order),
+               static_cast<double>(step.between_nodes) / 1e9, step.seconds, step.exposed_seconds,
+               step.seconds / rows[0]["seconds"].get<double>());
+  }
+  return rows;
+}
+
 Json run(const std::string& name) {
   Machine machine = find_machine(name);
   machine.capacity = 0;  // what does not fit is in the table, too
@@ -135,7 +168,7 @@ Json run(const std::string& name) {
   add({.name = "one rank"}, 1, 0);
   const double alone = rows[0]["seconds"].get<double>();
   for (const Form& form : kForms) add(form, kRanks, alone);
-  return {{"machine", machine.name}, {"rows", rows}};
+  return {{"machine", machine.name}, {"rows", rows}, {"placements", placements(machine)}};
 }
 
 }  // namespace

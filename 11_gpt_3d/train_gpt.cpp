@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <thread>
 
 #include "05_pipeline/pipelined.h"
+#include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
 #include "app/emulated_run.h"
@@ -71,8 +73,17 @@ int generate_text(const Rank& rank, const Options& options) {
   return interrupt.requested() ? 130 : 0;
 }
 
+// The ranks in the order that --order asks for; null: as they are.
+std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
+  const MeshOrder order = parse_order(options.order);
+  const TrainConfig& c = options.train;
+  if (order == kMeshOrder) return nullptr;
+  return placed(world, {.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp}, order);
+}
+
 // As many stages as the model can be cut into.
 void require_stages(Options& options) {
+  parse_order(options.order);
   step_of(options);
   options.train.at_once = micro_batches_at_once(options);
   if (options.train.pp > 1) stages_of(options.train.model, options.train.pp * options.chunks());
@@ -144,7 +155,10 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
                                      .device = parse_device(options.device),
                                      .bind = false};
   try {
-    launch(launch_options, [&](Rank rank) {
+    launch(launch_options, [&](const Rank& launched) {
+      const auto world = placed_as(options, launched.world);
+      const Rank rank{world ? *world : launched.world, launched.device, launched.clock,
+                      launched.trace};
       if (options.threads > 0) omp_set_num_threads(std::max(1, options.threads / options.ranks));
       const int result = body(rank);
       if (rank.world.rank() == 0) status = result;
@@ -214,7 +228,9 @@ int run_emulated(Options& options) {
                   .meta = options.meta,
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
-                  .alike = !options.onebit_adam() && options.train.pp * options.train.tp == 1};
+                  .alike = !options.onebit_adam()};
+  if (parse_order(options.order) != kMeshOrder)
+    run.place = [&](Communicator& world) { return placed_as(options, world); };
   const auto report = [&](TokenView text) {
     const std::optional<StepBooks> planned = plan_of(options);
     if (options.plan) say(plan_text(options.train, options.ranks, *planned));

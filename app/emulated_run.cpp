@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -38,11 +39,20 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
   require_room(run);
   EmulatedStep result;
   std::mutex mutex;
-  const Network network = run.machine.network(run.ranks);
-  const int launched = run.runs_one() ? 1 : run.ranks;
-  launch(on_machine(run.machine, launched, {.meta = run.meta}), [&](const Rank& own) {
-    const auto replicas = run.runs_one() ? make_replicas(run.ranks, network, own) : nullptr;
-    const Rank rank{replicas ? *replicas : own.world, own.device, own.clock, own.trace};
+  LaunchOptions launched = on_machine(run.machine, run.ranks, {.meta = run.meta});
+  const MeshShape shape = run.mesh();
+  const Network network = *launched.network;
+  if (run.runs_one()) {
+    launched.ranks = shape.pp;
+    launched.network = network_of_every(run.machine, shape.dp * shape.tp);
+  }
+  launch(launched, [&](const Rank& own) {
+    std::unique_ptr<Communicator> others;
+    if (run.runs_one())
+      others = shape.dp == run.ranks ? make_replicas(run.ranks, network, own)
+                                     : make_stage_replicas(own, shape, run.machine);
+    if (run.place) others = run.place(own.world);
+    const Rank rank{others ? *others : own.world, own.device, own.clock, own.trace};
     Trainer trainer(rank, run.config, run.parts);
     const BatchSampler data(text, run.config.model.context, run.config.seed);
     for (int i = 1; i < run.steps; ++i) trainer.step(data);
@@ -60,6 +70,9 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     rank.trace.record(false);
     rank.device.listen(nullptr);
     const std::lock_guard lock(mutex);
+    result.most_bytes = std::max(result.most_bytes, rank.device.ledger().total.peak_bytes);
+    const CommStats::Peer sent = rank.world.sent_by_family();
+    if (!run.runs_one()) result.between_nodes += sent.between_nodes - sent_before.between_nodes;
     if (rank.world.rank() > 0) return;
     result.seconds = seconds;
     result.loss = report.loss;
@@ -72,7 +85,6 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     result.elements = trainer.parameters().layout().count();
     result.product_flops = product_flops;
     const CommStats after = rank.world.stats();
-    const CommStats::Peer sent = rank.world.sent_by_family();
     result.messages = sent.messages - sent_before.messages;
     result.sent_bytes = sent.wire_bytes - sent_before.wire_bytes;
     result.ring_bytes = ring_bytes(before, after, run.ranks);
@@ -85,7 +97,8 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   std::string text = fmt::format(
       "{} rank{} of {} ({}), {}\n\n", run.ranks, run.ranks == 1 ? "" : "s", run.machine.name,
       run.machine.says, run.meta ? "without numbers: loss and gradients are 0" : "with numbers");
-  if (run.runs_one()) text += "All ranks do the same on as many samples: one was run for all.\n\n";
+  if (run.runs_one())
+    text += "All ranks of a stage do the same on as many samples: one was run for all.\n\n";
   const TrainConfig::Bytes needed = c.needed_bytes(run.ranks);
   const double dtype = static_cast<double>(size_of(c.model.dtype)),
                n = static_cast<double>(step.elements);
@@ -133,6 +146,9 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   line("communication, hidden", fmt::format("{:.6g} s", hidden));
   line(c.pp * c.tp == 1 ? "sent by a rank" : "sent by rank 0",
        fmt::format("{:.6g} GB", static_cast<double>(step.sent_bytes) / 1e9));
+  if (step.between_nodes > 0)
+    line("between nodes, of all ranks",
+         fmt::format("{:.6g} GB", static_cast<double>(step.between_nodes) / 1e9));
   line("tokens/s", fmt::format("{:.6g}", tokens_a_step / step.seconds));
   line("model FLOP utilisation", fmt::format("{:.3f}", flops / step.seconds / peak));
   line("hardware FLOP utilisation",

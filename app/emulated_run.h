@@ -2,10 +2,13 @@
 // without.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "common/model/emulated_device.h"
+#include "common/model/stage_replicas.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
@@ -17,12 +20,20 @@ struct EmulatedRun {
   bool meta = false;
   int steps = 2;  // of which the last is measured
   StepParts parts = {};
+  // Collective: the world with its ranks in another order, as a mesh is to lie on the machine.
+  std::function<std::unique_ptr<Communicator>(Communicator& world)> place = {};
   bool alike = true;  // all ranks' collectives are such as one rank can run for all
-  // Replicas with equal shares do the same: without numbers, and where there are more of them than
-  // this, one is run for all (common/model/replicas.h).
+  // Ranks of a stage with equal shares do the same: without numbers, and where there are more ranks
+  // than this, one is run for all of a stage (common/model/replicas.h, stage_replicas.h).
   int most_run = 64;
 
-  bool runs_one() const { return meta && alike && ranks > most_run && config.batch % ranks == 0; }
+  MeshShape mesh() const {
+    return {.dp = config.data_ranks(ranks), .pp = config.pp, .tp = config.tp};
+  }
+  bool runs_one() const {
+    return meta && alike && !place && ranks > most_run && config.batch % mesh().dp == 0 &&
+           are_alike(mesh(), machine);
+  }
 };
 
 // Of the measured step, on rank 0.
@@ -30,10 +41,13 @@ struct EmulatedStep {
   double loss = 0;  // of a run without numbers: 0
   double seconds = 0;
   Ledger ledger;
+  std::int64_t most_bytes = 0;  // of any rank
   std::map<std::string, double> seconds_by_part;
-  double communication_seconds = 0;           // in which a message of this rank was under way
-  double exposed_seconds = 0;                 // of these, in which the rank waited for it
-  std::int64_t messages = 0, sent_bytes = 0;  // of all its communicators
+  double communication_seconds = 0;  // in which a message of this rank was under way
+  double exposed_seconds = 0;        // of these, in which the rank waited for it
+  // Of all its communicators, and of these bytes of all ranks those that leave a
+  // node, where all run.
+  std::int64_t messages = 0, sent_bytes = 0, between_nodes = 0;
   double ring_bytes = 0;                      // app/plan.h
   std::int64_t parameters = 0, elements = 0;  // without and with padding
   double product_flops = 0;                   // that its products were charged for

@@ -54,6 +54,8 @@ struct Options {
     std::string again = "none";     // "arrival", "early": stages run forward again
     double keep_mb = 0;             // MiB that micro-batches keep nevertheless
   } pipeline;
+  // The directions of the mesh, from that whose ranks are neighbours: 11_gpt_3d/placement.h.
+  std::string order = "tp,dp,pp";
   int chunks() const { return pipeline.schedule == "zb-v" ? 2 : pipeline.chunks; }
   std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients
   bool onebit_adam() const { return optimizer == "onebit-adam"; }

@@ -103,6 +103,27 @@ void add_tensor(CLI::App& app, Options& o) {
              "ranks that share each layer, by heads, hidden columns and tokens of the vocabulary; "
              "of --ranks the rest is data parallelism")
       ->group("Tensor parallelism");
+  app.add_option("--order", o.order,
+                 "how ranks lie on nodes: the directions tp, dp and pp, from that whose ranks are "
+                 "neighbours")
+      ->group("Tensor parallelism")
+      ->type_name("TEXT");
+  const auto later = [&](const char* flag, const char* what, const char* module) {
+    app.add_option_function<int>(
+           flag,
+           [=](int degree) {
+             if (degree != 1)
+               throw CLI::ValidationError(
+                   flag, fmt::format("{} are of module {}, which is not here yet: expected 1, "
+                                     "found {}",
+                                     what, module, degree));
+           },
+           fmt::format("{}: 1 until there is module {}", what, module))
+        ->group("Tensor parallelism")
+        ->default_str("1");
+  };
+  later("--cp", "ranks that share a sequence", "07");
+  later("--ep", "ranks that share experts", "08");
 }
 
 void set_clip_aside(Options& o) {
@@ -271,7 +292,7 @@ nlohmann::ordered_json parallel_json(const Options& o) {
             {"chunks", o.pipeline.chunks},
             {"recompute-stages", o.pipeline.again},
             {"keep-mb", o.pipeline.keep_mb}}},
-          {"tensor parallelism", {{"tp", o.train.tp}}}};
+          {"tensor parallelism", {{"tp", o.train.tp}, {"order", o.order}}}};
 }
 
 }  // namespace aisc

@@ -11,7 +11,8 @@
 #   PROGRAMS a b       programs, from a.cpp and b.cpp; MEASURES and LIGHT name some of these
 #   BENCH_LIBS         with these the benchmark is a program, in place of Google Benchmark
 #   TEST_LIBS          what the tests stand on besides; aisc_test_support is the whole harness
-#   GPU NO_THREADS WHOLE UNSANITIZED UNSANITIZED_ON_GPU     of its tests, as in aisc_test_room
+#   GPU NO_THREADS WHOLE SANITIZED UNSANITIZED UNSANITIZED_ON_GPU     of its tests, as in
+#                      aisc_test_room
 
 # Is what belongs to a module made in this build? Alone (AISC_ALONE), only that module's is.
 function(aisc_is_built out module)
@@ -108,7 +109,7 @@ function(aisc_module_programs module)
 endfunction()
 
 function(aisc_module module)
-  set(flags LOOPS PRECOMPILE GPU NO_THREADS)
+  set(flags LOOPS PRECOMPILE GPU NO_THREADS SANITIZED)
   set(lists LIBS PACKAGES PROGRAMS LIGHT MEASURES BENCH_LIBS TEST_LIBS WHOLE UNSANITIZED
     UNSANITIZED_ON_GPU)
   cmake_parse_arguments(PARSE_ARGV 1 arg "${flags}" "" "${lists}")
@@ -143,7 +144,7 @@ function(aisc_module module)
     if("aisc_test_support" IN_LIST arg_TEST_LIBS)
       set(harness "")
     endif()
-    aisc_test_room(${module} ${harness} ${GPU} ${NO_THREADS}
+    aisc_test_room(${module} ${harness} ${GPU} ${NO_THREADS} ${SANITIZED}
       LIBS aisc_${module} ${arg_TEST_LIBS} WHOLE ${arg_WHOLE} UNSANITIZED ${arg_UNSANITIZED}
       UNSANITIZED_ON_GPU ${arg_UNSANITIZED_ON_GPU})
   endif()

@@ -12,7 +12,8 @@
 #   UNSANITIZED a b   tests (filters of GoogleTest) that sanitizers leave out; UNSANITIZED_ON_GPU
 #                     likewise, on an emulated GPU
 #   WHOLE libs        tests/<room>/whole, which needs all of a module's exercises at once and grades
-#                     none, is a binary of its own, with these libs; sanitizers leave it out
+#                     none, is a binary of its own, with these libs; sanitizers leave it out, but
+#                     where the room is SANITIZED
 #
 #   aisc_test_processes(comm SOURCES faults_test.cpp RANKS 2 3 4)    the same tests under mpirun;
 #     of a module's tests of the whole the room is 03_name_whole
@@ -65,7 +66,7 @@ function(aisc_needed_by_tests room)
 endfunction()
 
 function(aisc_test_room room)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;GPU;NO_THREADS" ""
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;GPU;NO_THREADS;SANITIZED" ""
     "LIBS;WHOLE;UNSANITIZED;UNSANITIZED_ON_GPU")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tests of ${room}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
@@ -95,11 +96,12 @@ function(aisc_test_room room)
   if(arg_GPU AND TARGET ${room}_test)
     file(APPEND "${AISC_GPU_TESTS}" "${room}_test\n")
   endif()
-  if(arg_WHOLE AND NOT AISC_SANITIZE)
+  if(arg_WHOLE AND (arg_SANITIZED OR NOT AISC_SANITIZE))
     get_target_property(has_solution aisc_${room} AISC_SOLUTION)
     if(has_solution)
       file(GLOB sources CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/whole/*_test.cpp")
-      aisc_test(${room}_whole SOURCES ${sources} LIBS aisc_test_support aisc_${room} ${arg_WHOLE})
+      aisc_test(${room}_whole SOURCES ${sources} LIBS aisc_test_support aisc_${room} ${arg_WHOLE}
+        UNSANITIZED ${unsanitized})
       if(EXISTS "${AISC_ROOT}/tests/${room}/whole/gpu_test.cpp" AND TARGET ${room}_whole_test)
         file(APPEND "${AISC_GPU_TESTS}" "${room}_whole_test\n")
       endif()

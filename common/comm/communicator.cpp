@@ -128,6 +128,7 @@ CommStats::Peer CommStats::sent() const {
   for (const auto& [rank, peer] : peers) {
     sum.messages += peer.messages;
     sum.wire_bytes += peer.wire_bytes;
+    sum.between_nodes += peer.between_nodes;
   }
   return sum;
 }
@@ -157,9 +158,11 @@ void Communicator::count_call(CommOp op, std::size_t payload_bytes) {
 }
 
 void Communicator::count_message(int to, std::size_t bytes) {
+  const bool leaves = leaves_node(to);
   for (CommStats::Peer* sent : {&stats_.peers[to], family_.get()}) {
     ++sent->messages;
     sent->wire_bytes += static_cast<std::int64_t>(bytes);
+    if (leaves) sent->between_nodes += static_cast<std::int64_t>(bytes);
   }
 }
 

@@ -57,6 +57,7 @@ struct CommStats {
   struct Peer {
     std::int64_t messages = 0;
     std::int64_t wire_bytes = 0;
+    std::int64_t between_nodes = 0;  // of these bytes, in virtual time, where there are nodes
   };
   std::array<Row, kCommOpCount> rows{};
   std::map<int, Peer> peers;  // by the rank that was sent to
@@ -165,6 +166,8 @@ class Communicator {
   virtual Work do_plan(Collective collective, Plan plan) = 0;
   virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string name) = 0;
   virtual void do_check() {}
+  // In virtual time: whether a message to this rank leaves its node.
+  virtual bool leaves_node(int /*to*/) const { return false; }
   // True: use_plans() fills what its table leaves open with the default plans.
   virtual bool runs_only_plans() const { return false; }
 

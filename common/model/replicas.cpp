@@ -63,8 +63,9 @@ class ReplicasCall final : public TimedOperation {
 
 class ReplicasCommunicator final : public Communicator {
  public:
-  ReplicasCommunicator(int size, const Network& network, const Rank& rank, PlanTable table)
-      : Communicator(0, size, "world"),
+  ReplicasCommunicator(int size, const Network& network, const Rank& rank, PlanTable table,
+                       std::string name)
+      : Communicator(0, size, std::move(name)),
         network_(network),
         replicas_(std::make_shared<Replicas>(size, network, rank)) {
     use_plans(std::move(table));
@@ -118,6 +119,7 @@ class ReplicasCommunicator final : public Communicator {
     refuse({.op = CommOp::Split});
   }
   bool runs_only_plans() const override { return true; }
+  bool leaves_node(int to) const override { return network_.crosses_nodes(0, to); }
 
   [[noreturn]] void refuse(const Call& call) const {
     fail(where(call.op) + "one rank runs in place of " + std::to_string(size()) +
@@ -133,11 +135,12 @@ class ReplicasCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_replicas(int size, const Network& network, const Rank& rank,
-                                            PlanTable plans) {
+                                            PlanTable plans, std::string name) {
   if (size > kMostReplicas)
     fail(fmt::format("one rank in place of {}: expected at most {}, whose plans fit into memory",
                      size, kMostReplicas));
-  return std::make_unique<ReplicasCommunicator>(size, network, rank, std::move(plans));
+  return std::make_unique<ReplicasCommunicator>(size, network, rank, std::move(plans),
+                                                std::move(name));
 }
 
 }  // namespace aisc

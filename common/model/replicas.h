@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "common/comm/network.h"
 #include "common/comm/plan.h"
@@ -21,6 +22,7 @@ namespace aisc {
 // numbers all gathers, too), and a product or a sum of integers, is an Error, and so are more than
 // 4,096 ranks. The network must outlive it.
 std::unique_ptr<Communicator> make_replicas(int size, const Network& network, const Rank& rank,
-                                            PlanTable plans = default_plans());
+                                            PlanTable plans = default_plans(),
+                                            std::string name = "world");
 
 }  // namespace aisc

@@ -48,6 +48,24 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
     EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
 }
 
+TEST(TensorOptions, SayWhichModuleIsNotHereYet) {
+  EXPECT_EQ(
+      refusal({"--ranks", "2", "--cp", "2"}),
+      "--cp: ranks that share a sequence are of module 07, which is not here yet: expected 1, "
+      "found 2");
+  EXPECT_EQ(refusal({"--ranks", "2", "--ep", "2"}),
+            "--ep: ranks that share experts are of module 08, which is not here yet: expected 1, "
+            "found 2");
+}
+
+TEST(TensorOptions, HaveAnOrderOfTheirDirections) {
+  EXPECT_EQ(parse({}).options->order, "tp,dp,pp");
+  const auto other = parse({"--order", "dp,pp,tp", "--cp", "1", "--ep", "1"}).options;
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->order, "dp,pp,tp");
+  EXPECT_EQ(parse({}, other->to_json()).options->order, "dp,pp,tp");
+}
+
 TEST(TensorOptions, AreKeptByARunAndMayChange) {
   const auto plain = parse({}).options;
   ASSERT_TRUE(plain);

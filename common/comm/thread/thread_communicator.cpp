@@ -130,6 +130,10 @@ class ThreadCommunicator final : public Communicator {
 
  private:
   bool runs_only_plans() const override { return world_.is_virtual(); }
+  bool leaves_node(int to) const override {
+    const std::optional<Network>& network = world_.options().network;
+    return network && network->crosses_nodes(world_rank_, shared_->world_rank(to));
+  }
 
   Work do_exchange(const Call& call, std::span<const Transfer> transfers) override {
     begin(call, messages_);

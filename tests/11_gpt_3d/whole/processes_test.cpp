@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tests/11_gpt_3d/layout_cases.h"
+#include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/conformance.h"
 #include "tests/support/run_layout.h"
 

@@ -13,7 +13,7 @@
 
 #include "common/comm/mesh.h"
 #include "common/model/emulated_device.h"
-#include "tests/11_gpt_3d/layout_cases.h"
+#include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/run_layout.h"
 
 namespace aisc {

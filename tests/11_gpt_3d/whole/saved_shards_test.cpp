@@ -192,5 +192,46 @@ TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
     }
 }
 
+// Where ranks have stages and parts of layers, too.
+TEST_P(SavedShards, OfMixedLayoutsAreNeverWhole) {
+  const auto& [dtype, optimizer] = GetParam();
+  const TrainConfig config = config_of(dtype);
+  std::vector<Options> layouts{staged(run_of(4, {.zero = 3}, optimizer), 2),
+                               staged(run_of(6, {.zero = 1}, optimizer), 2)};
+  if (optimizer == "adamw") {  // Adafactor's is refused with tensor parallelism
+    layouts.push_back(shared(run_of(6, {.zero = 3}, optimizer), 3));
+    layouts.push_back(shared(staged(run_of(12, {.zero = 1}, optimizer), 2), 3));
+  }
+  for (const Options& layout : layouts) {
+    const TemporaryFolder folder;
+    on_ranks_of(layout, config, [&](const Rank& rank, Trainer& trainer) {
+      SCOPED_TRACE(std::to_string(layout.train.pp) + " stages, " + std::to_string(layout.train.tp) +
+                   " ranks a layer");
+      take_steps(trainer, 1);
+      const std::int64_t parameter = layout.train.tp * largest_bytes(trainer);
+      CpuDevice host({.poison = true});
+      const Ledger between = rank.device.ledger();
+      const auto expect_no_more = [&](const char* what) {
+        for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
+          EXPECT_EQ(peak(rank, p), between[p].live_bytes) << what << ": " << name_of(p);
+        EXPECT_EQ(rank.device.ledger().total.peak_bytes, between.total.live_bytes) << what;
+        EXPECT_LE(host.ledger().total.peak_bytes, 2 * parameter) << what << ": the host";
+        EXPECT_EQ(host.ledger().total.live_bytes, 0) << what << ": the host, afterwards";
+        host.reset_peaks();
+        rank.device.reset_peaks();
+      };
+      rank.device.reset_peaks();
+      write_weights(rank, folder.path(), trainer, -1, host);
+      expect_no_more("writing weights");
+      write_state(rank, folder.path("state"), trainer, host);
+      expect_no_more("writing the state");
+      read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
+      expect_no_more("reading weights");
+      read_state(rank, Safetensors(folder.path("state")), trainer, host);
+      expect_no_more("reading the state");
+    });
+  }
+}
+
 }  // namespace
 }  // namespace aisc

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/11_gpt_3d/layout_cases.h"
+#include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/message_of.h"
 #include "tests/support/run_layout.h"
 

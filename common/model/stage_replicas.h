@@ -1,0 +1,32 @@
+// One rank a stage in place of a mesh.
+#pragma once
+
+#include <memory>
+
+#include "common/comm/mesh.h"
+#include "common/comm/rank.h"
+#include "common/model/machine.h"
+
+namespace aisc {
+
+// The network of every `stride`-th rank of a machine, where those between do the same at the same
+// time: each has its share of the cards of its node, at all times.
+Network network_of_every(const Machine& machine, int stride);
+
+// True: every group of tp lies in one node, or in the same number of whole ones.
+bool are_alike(const MeshShape& shape, const Machine& machine);
+
+// The world of a mesh of dp * pp * tp ranks of which one rank a stage runs, in virtual time and
+// without numbers, where all others do the same as the one of their stage: data-parallel replicas
+// with equal shares of a batch, and parts of layers. `stage` is one of pp ranks that were launched
+// on network_of_every(machine, dp * tp). A Mesh of this shape splits it into its directions: those
+// of a stage are replicas (replicas.h), each on its links as if it were alone there; that of the
+// pipeline is the launched ranks. The world's own collectives, which are of a few bytes, are taken
+// by the ranks of each stage, then by the stages.
+//
+// Throws Error for cp or ep above 1, for tp whose groups lie in one node here and in two there
+// (are_alike), and for any other split. The machine must outlive it.
+std::unique_ptr<Communicator> make_stage_replicas(const Rank& stage, const MeshShape& shape,
+                                                  const Machine& machine);
+
+}  // namespace aisc
