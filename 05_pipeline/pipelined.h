@@ -26,7 +26,9 @@ Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batche
 
 // The blocks of each of `stages` stages: by what the layers of such a GPT cost, forward and
 // backward, in FLOP and bytes of one machine (planner.h); the first stage has the embedding, the
-// last the head. The same on every rank. Throws Error for more stages than blocks.
+// last the head. With more stages than blocks embedding and head are cut like blocks, so that one
+// of them or both are a stage alone. The same on every rank. Throws Error for more than two stages
+// more than blocks.
 std::vector<BlockRange> stages_of(const GptConfig& config, int stages);
 
 // For a Trainer with config.pp ranks a pipeline. A step is one run of the schedule: m micro-batches

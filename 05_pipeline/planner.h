@@ -60,9 +60,15 @@ std::vector<LayerSeconds> gpt_layer_seconds(const Machine& machine, const GptCon
 // all of make_gpt's, each block one of them. Throws Error where they are not config.layers + 5.
 std::vector<double> block_seconds(const GptConfig& config, std::span<const LayerSeconds> layers);
 
+// The same where embedding and head may be stages alone: config.layers + 2 parts, the embedding
+// with positions and dropout, each block, and the last norm with the head and the loss.
+std::vector<double> part_seconds(const GptConfig& config, std::span<const LayerSeconds> layers);
+
 // The blocks of each stage for make_gpt: begins[s] .. begins[s + 1], the last up to the end:
 //   gpt_stages(config, cut(block_seconds(config, layers), stages))
 // Throws Error where the begins are not 0 first, rising, and blocks of the model.
 std::vector<BlockRange> gpt_stages(const GptConfig& config, std::span<const std::int64_t> begins);
+// The same of begins among those parts: cut(part_seconds(config, layers), stages).
+std::vector<BlockRange> part_stages(const GptConfig& config, std::span<const std::int64_t> begins);
 
 }  // namespace aisc

@@ -106,11 +106,18 @@ Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batche
 }
 
 std::vector<BlockRange> stages_of(const GptConfig& config, int stages) {
+  if (stages > config.layers + 2)
+    fail(
+        fmt::format("pipeline: {} stages of {} blocks, expected at most {}: each block, the "
+                    "embedding and the head may be a stage",
+                    stages, config.layers, config.layers + 2));
   const Machine machine = find_machine("limitless");
   GptConfig sizes = config;
   sizes.dropout = 0;
   const auto layers = gpt_layer_seconds(machine, sizes, 1, config.context);
-  return gpt_stages(config, cut(block_seconds(config, layers), stages));
+  if (stages <= config.layers)
+    return gpt_stages(config, cut(block_seconds(config, layers), stages));
+  return part_stages(config, cut(part_seconds(config, layers), stages));
 }
 
 StepParts pipelined(const PipelineChoice& choice, StepParts parts) {

@@ -82,19 +82,34 @@ std::vector<LayerSeconds> gpt_layer_seconds(const Machine& machine, const GptCon
   return seconds;
 }
 
-std::vector<double> block_seconds(const GptConfig& config, std::span<const LayerSeconds> layers) {
+namespace {
+
+// Of `parts` parts: layer i is in part i - before, those in front of the first in that, and those
+// behind the last in that.
+std::vector<double> summed(const GptConfig& config, std::span<const LayerSeconds> layers,
+                           std::int64_t before, std::int64_t parts) {
   if (std::ssize(layers) != config.layers + kBeforeBlocks + kBehindBlocks)
     fail(
         fmt::format("block_seconds: {} layers for {} blocks, expected {} more than blocks: of a "
                     "whole GPT, each block one layer",
                     layers.size(), config.layers, kBeforeBlocks + kBehindBlocks));
-  std::vector<double> seconds(static_cast<std::size_t>(config.layers));
+  std::vector<double> seconds(static_cast<std::size_t>(parts));
   for (std::int64_t i = 0; i < std::ssize(layers); ++i) {
-    const std::int64_t block = std::clamp(i - kBeforeBlocks, std::int64_t{0}, config.layers - 1);
+    const std::int64_t part = std::clamp(i - before, std::int64_t{0}, parts - 1);
     const LayerSeconds& layer = layers[static_cast<std::size_t>(i)];
-    seconds[static_cast<std::size_t>(block)] += layer.forward + layer.backward;
+    seconds[static_cast<std::size_t>(part)] += layer.forward + layer.backward;
   }
   return seconds;
+}
+
+}  // namespace
+
+std::vector<double> block_seconds(const GptConfig& config, std::span<const LayerSeconds> layers) {
+  return summed(config, layers, kBeforeBlocks, config.layers);
+}
+
+std::vector<double> part_seconds(const GptConfig& config, std::span<const LayerSeconds> layers) {
+  return summed(config, layers, kBeforeBlocks - 1, config.layers + 2);
 }
 
 std::vector<BlockRange> gpt_stages(const GptConfig& config, std::span<const std::int64_t> begins) {
@@ -108,6 +123,21 @@ std::vector<BlockRange> gpt_stages(const GptConfig& config, std::span<const std:
       fail(fmt::format("gpt_stages: stage {} has blocks {} to {} of {}, expected one or more", s,
                        begins[s], end, config.layers));
     stages.push_back({begins[s], end});
+  }
+  return stages;
+}
+
+std::vector<BlockRange> part_stages(const GptConfig& config, std::span<const std::int64_t> begins) {
+  const std::int64_t L = config.layers, parts = L + 2;
+  GptConfig of_parts = config;  // each part taken for a block: the same begins are wrong of both
+  of_parts.layers = parts;
+  std::vector<BlockRange> stages = gpt_stages(of_parts, begins);
+  for (BlockRange& stage : stages) {
+    const bool embedding = stage.begin == 0, head = stage.end == parts;
+    stage.begin = std::clamp(stage.begin - 1, std::int64_t{0}, L);
+    stage.end = std::clamp(stage.end - 1, std::int64_t{0}, L);
+    stage.embedding = embedding || stage.begin > 0;  // as it is where nothing is alone
+    stage.head = head || stage.end < L;
   }
   return stages;
 }

@@ -107,6 +107,11 @@ Parameter last_table(const GptParts::Wanted& wanted) {
 
 namespace {
 
+bool has_embedding(const BlockRange& blocks) { return blocks.begin == 0 && blocks.embedding; }
+bool has_head(const BlockRange& blocks, const GptConfig& config) {
+  return blocks.end == config.layers && blocks.head;
+}
+
 class GptMaker {
  public:
   GptMaker(const Rank& rank, const GptConfig& config, const GptParts& parts)
@@ -116,9 +121,9 @@ class GptMaker {
   enum class Table { Whole, Split };
   void add(const BlockRange& blocks, Table table) {
     const std::size_t begin = model_.layers.size();
-    if (blocks.begin == 0) add_embedding(table);
+    if (has_embedding(blocks)) add_embedding(table);
     add_blocks(blocks);
-    if (blocks.end == config_.layers) add_head();
+    if (has_head(blocks, config_)) add_head();
     model_.stages.push_back({begin, model_.layers.size()});
   }
   Model take() { return std::move(model_); }
@@ -168,18 +173,19 @@ Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts,
   config.validate();
   if (stages.empty()) fail("gpt: no stages, expected one or more");
   std::vector<BlockRange> ranges(stages.begin(), stages.end());
-  std::int64_t last = 0;
+  const BlockRange* before = nullptr;
   for (BlockRange& blocks : ranges) {
     if (blocks.end == -1) blocks.end = config.layers;
-    const bool follows = blocks.begin >= last && last < config.layers;
+    const bool follows = !before || (blocks.begin >= before->end && !has_embedding(blocks) &&
+                                     !has_head(*before, config));
     if (!follows || blocks.begin > blocks.end || blocks.end > config.layers)
       fail(fmt::format("gpt: blocks {} to {} of {}{}", blocks.begin, blocks.end, config.layers,
-                       last > 0 ? fmt::format(", behind a stage that ends at {}", last) : ""));
-    last = blocks.end;
+                       before ? fmt::format(", behind a stage that ends at {}", before->end) : ""));
+    before = &blocks;
   }
   GptMaker maker(rank, config, parts);
   for (const BlockRange& blocks : ranges)
-    maker.add(blocks, last == config.layers ? GptMaker::Table::Whole : GptMaker::Table::Split);
+    maker.add(blocks, has_head(*before, config) ? GptMaker::Table::Whole : GptMaker::Table::Split);
   return maker.take();
 }
 

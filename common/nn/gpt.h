@@ -56,14 +56,19 @@ GptParts gpt2_parts();
 // The table of a head that shares none: GptParts::table's, Tied::Last.
 Parameter last_table(const GptParts::Wanted& wanted);
 
-// Blocks begin .. end of a model: a stage of a pipeline.
+// Blocks begin .. end of a model: a stage of a pipeline. The embedding is where the first block is
+// and the head where the last one is, unless they are stages of their own, without a block: {0, 0}
+// is the embedding, {L, L} the head.
 struct BlockRange {
   std::int64_t begin = 0, end = -1;  // -1: the last
+  // False beside the first block, or the last: a stage of its own has it.
+  bool embedding = true, head = true;
   bool operator==(const BlockRange&) const = default;
 };
 
 // Embedding, positions, dropout (where the first block is), blocks, then a last norm, the head that
-// shares the embedding's table and the loss (where the last is). Declares its parameters; a
+// shares the embedding's table and the loss (where the last is; BlockRange says how they are
+// alone). Declares its parameters; a
 // ParameterStore over make_units() gives them memory. Throws Error for sizes that do not fit.
 Model make_gpt(const Rank& rank, const GptConfig& config, const GptParts& parts = gpt2_parts(),
                BlockRange blocks = {});

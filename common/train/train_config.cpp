@@ -68,6 +68,7 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
   const std::int64_t share = (batch + ranks - 1) / ranks;
   const std::int64_t at_a_time = (share + micro_batches - 1) / micro_batches;
   const auto samples = static_cast<double>(at_a_time), stages = static_cast<double>(pp);
+  const double shares = std::min(stages, L);  // of the blocks: embedding and head may be alone
   // Of a pipeline the first stage has a micro-batch under way for each stage.
   const auto samples_of = [&](double parts) {
     return std::min((parts > 0 ? parts : stages) * samples, static_cast<double>(share));
@@ -90,8 +91,8 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
   const double kept_of_a_token =
       recompute.kept_per_token(model) * (recompute.blocks > 0 ? 1 : shared);
   return {
-      .model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / stages) / parts,
-      .activations = (kept * kept_of_a_token / stages + samples * others + (begun - samples) * C) *
+      .model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / shares) / parts,
+      .activations = (kept * kept_of_a_token / shares + samples * others + (begun - samples) * C) *
                          T * static_cast<double>(size_of(model.dtype)) +
                      at_once.bytes};
 }

@@ -193,6 +193,30 @@ TEST(GptSecondsGiven, EndsBelongToTheirBlocks) {
                          {"6 layers for 2 blocks, expected 5 more than blocks"}));
 }
 
+TEST(GptSecondsGiven, EndsMayBePartsOfTheirOwn) {
+  std::vector<LayerSeconds> layers;
+  for (double bit = 1; bit < 256; bit *= 2)
+    layers.push_back({.forward = bit, .backward = 256 * bit});
+  const auto of = [](double bits) { return bits * 257; };
+  EXPECT_EQ(part_seconds({.layers = 3}, layers),
+            (std::vector<double>{of(1 + 2 + 4), of(8), of(16), of(32), of(64 + 128)}));
+  EXPECT_TRUE(error_says([&] { part_seconds({.layers = 2}, layers); },
+                         {"8 layers for 2 blocks, expected 5 more than blocks"}));
+}
+
+TEST(GptStagesGiven, MayBeTheEndsAlone) {
+  const GptConfig config{.layers = 2};
+  using Stages = std::vector<BlockRange>;
+  const BlockRange first{.begin = 0, .end = 1, .embedding = false},
+      last{.begin = 1, .end = 2, .head = false};
+  EXPECT_EQ(part_stages(config, Begins{0, 1, 2, 3}), (Stages{{0, 0}, first, last, {2, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 2, 3}), (Stages{{0, 1}, last, {2, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 1, 2}), (Stages{{0, 0}, first, {1, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 2}), (Stages{{0, 1}, {1, 2}})) << "as gpt_stages";
+  EXPECT_EQ(part_stages(config, Begins{0}), Stages({{0, 2}}));
+  EXPECT_TRUE(error_says([&] { part_stages(config, Begins{0, 4}); }, {"stage 1"}));
+}
+
 // Stages by their begins, put one behind the other, are the layers of the whole model.
 TEST(GptStagesGiven, TogetherAreTheModel) {
   TestWorld world;

@@ -320,6 +320,41 @@ TEST(GptStages, SayWhichTableIsTied) {
   EXPECT_EQ(table_of({0, 2}), Tied::No);
 }
 
+std::vector<std::string> names_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const auto& layer : model.layers) names.push_back(layer->name());
+  return names;
+}
+
+// As stages of several ranks, and the first and the last on one, which share the table.
+TEST(GptStages, MayBeTheEmbeddingAloneOrTheHeadAlone) {
+  TestWorld world;
+  const GptConfig config = odd_config();
+  const auto make = [&](const std::vector<BlockRange>& stages) {
+    return make_gpt(world.rank, config, gpt2_parts(), stages);
+  };
+  using Names = std::vector<std::string>;
+  const BlockRange embedding{0, 0}, head{2, 2}, first{.begin = 0, .end = 1, .embedding = false},
+      last{.begin = 1, .end = 2, .head = false};
+  const Model a = make({embedding}), b = make({first}), c = make({last}), d = make({head});
+  EXPECT_EQ(names_of(a), (Names{"wte", "wpe", "dropout"}));
+  EXPECT_EQ(names_of(b), Names{"blocks.0"});
+  EXPECT_EQ(names_of(c), Names{"blocks.1"});
+  EXPECT_EQ(names_of(d), (Names{"norm", "head"}));
+  EXPECT_FALSE(a.loss || b.loss || c.loss);
+  EXPECT_TRUE(d.loss);
+  EXPECT_EQ(a.layers[0]->parameters().at(0)->tied, Tied::First);
+  EXPECT_EQ(d.layers[1]->parameters().at(0)->tied, Tied::Last);
+
+  const Model outer = make({embedding, head}), inner = make({first, last});
+  EXPECT_EQ(names_of(outer), (Names{"wte", "wpe", "dropout", "norm", "head"}));
+  ASSERT_EQ(outer.stages.size(), 2u);
+  EXPECT_EQ(outer.stages[0].end, 3u);
+  EXPECT_EQ(outer.layers[0]->parameters().at(0)->tied, Tied::No);
+  EXPECT_TRUE(outer.layers[4]->parameters().empty()) << "the table is the embedding's";
+  EXPECT_EQ(names_of(inner), (Names{"blocks.0", "blocks.1"}));
+}
+
 TEST(GptStages, HaveToFollowOneAnother) {
   TestWorld world;
   const GptConfig config = odd_config();
@@ -330,6 +365,8 @@ TEST(GptStages, HaveToFollowOneAnother) {
   EXPECT_TRUE(
       error_says(make({{0, 2}, {1, 2}}), {"blocks 1 to 2 of 2, behind a stage that ends at 2"}));
   EXPECT_TRUE(error_says(make({{0, 2}, {2, 2}}), {"blocks 2 to 2 of 2, behind"}));
+  EXPECT_TRUE(
+      error_says(make({{0, 0}, {0, 2}}), {"blocks 0 to 2 of 2, behind a stage that ends at 0"}));
   EXPECT_TRUE(
       error_says(make({{0, 1}, {0, 2}}), {"blocks 0 to 2 of 2, behind a stage that ends at 1"}));
 }

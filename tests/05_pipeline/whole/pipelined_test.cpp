@@ -48,6 +48,23 @@ TEST(StagesOf, AreThoseOfTheHandout) {
   EXPECT_EQ(blocks, (std::vector<std::int64_t>{5, 7, 7, 5}));
 }
 
+TEST(StagesOf, HaveEmbeddingAndHeadAloneWhereThereAreMoreThanBlocks) {
+  using Stages = std::vector<BlockRange>;
+  const GptConfig small = odd_config();  // of 2 blocks, with 13 words: the ends are cheap
+  EXPECT_EQ(stages_of(small, 2), (Stages{{0, 1}, {1, 2}}));
+  EXPECT_EQ(stages_of(small, 4), (Stages{{0, 0},
+                                         {.begin = 0, .end = 1, .embedding = false},
+                                         {.begin = 1, .end = 2, .head = false},
+                                         {2, 2}}));
+  EXPECT_EQ(stages_of(small, 3).size(), 3u);
+  GptConfig words = small;
+  words.vocabulary = 5000;  // the head takes longer than all else: the ends alone, not the head's
+  EXPECT_EQ(stages_of(words, 3).back(), (BlockRange{2, 2}));
+  EXPECT_EQ(message_of([&] { stages_of(small, 5); }),
+            "pipeline: 5 stages of 2 blocks, expected at most 4: each block, the embedding and the "
+            "head may be a stage");
+}
+
 TEST(FindSchedule, RefusesOtherNamesAndChunks) {
   const auto error = [](const PipelineChoice& choice, int ranks = 2, int micro_batches = 4) {
     return message_of([&] { find_schedule(choice, ranks, micro_batches); });

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "03_data_parallel/bucketed_reduction.h"
 #include "04_sharding/sharded_units.h"
@@ -84,6 +85,46 @@ std::vector<Case> cases() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Schedules, Synchronous, ::testing::ValuesIn(cases()));
+
+// More stages than blocks: the embedding is a stage alone, or the head, or both.
+struct EndsCase {
+  std::string schedule;
+  int pp, chunks;
+  std::int64_t layers;
+  int dp = 1, zero = 0;
+  Again again = Again::Never;
+  bool virtual_time = false;
+};
+std::ostream& operator<<(std::ostream& out, const EndsCase& c) {
+  return out << c.layers << " blocks, " << c.schedule << " pp " << c.pp << " v " << c.chunks
+             << " dp " << c.dp << " zero " << c.zero << " again " << static_cast<int>(c.again)
+             << (c.virtual_time ? " in virtual time" : "");
+}
+class EndsAlone : public ::testing::TestWithParam<EndsCase> {};
+
+TEST_P(EndsAlone, LeaveWhatOneRankLeaves) {
+  const EndsCase& c = GetParam();
+  TrainConfig config = config_of(c.pp, 4);
+  config.model.layers = c.layers;
+  config.batch = 8 * c.dp;
+  StepParts parts = c.zero > 0 ? sharded({.stage = c.zero}) : StepParts{};
+  EXPECT_TRUE(same_steps(
+      serial(config),
+      run_layout({.ranks = c.dp * c.pp, .virtual_time = c.virtual_time}, config, 2,
+                 pipelined({.schedule = c.schedule, .chunks = c.chunks, .again = c.again},
+                           std::move(parts)))));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, EndsAlone,
+    ::testing::Values(
+        EndsCase{"1f1b", 4, 1, 2}, EndsCase{"gpipe", 4, 1, 2}, EndsCase{"naive", 4, 1, 2},
+        EndsCase{"zb-h1", 4, 1, 2}, EndsCase{"zb-h2", 4, 1, 2}, EndsCase{"interleaved", 2, 2, 2},
+        EndsCase{"interleaved", 2, 2, 3}, EndsCase{"zb-v", 2, 2, 2}, EndsCase{"zb-v", 3, 2, 4},
+        EndsCase{"1f1b", 3, 1, 1}, EndsCase{"1f1b", 2, 1, 1}, EndsCase{"gpipe", 3, 1, 1},
+        EndsCase{"1f1b", 4, 1, 2, 2, 1}, EndsCase{"1f1b", 4, 1, 2, 2, 3},
+        EndsCase{"interleaved", 2, 2, 2, 2, 2}, EndsCase{"1f1b", 4, 1, 2, 1, 0, Again::OnArrival},
+        EndsCase{"gpipe", 4, 1, 2, 1, 0, Again::Early},
+        EndsCase{"1f1b", 4, 1, 2, 1, 0, Again::Never, true}));
 
 // Ranks that have the same stages divide the batch, and with ZeRO what they hold of them.
 struct Grid {

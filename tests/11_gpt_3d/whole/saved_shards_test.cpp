@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SavedShards,
 TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
   const auto& [dtype, optimizer] = GetParam();
   TrainConfig config = config_of(dtype);
-  config.model.layers = 4;  // as many as stages, at most
+  config.model.layers = 4;  // 6 stages at most: the embedding alone, and the head
   const TemporaryFolder folder;
   on_ranks_of(run_of(4, {.zero = 3}, optimizer), config, [&](const Rank& rank, Trainer& trainer) {
     take_steps(trainer, 2);
@@ -86,6 +86,8 @@ TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
                              staged(run_of(2, {}, optimizer), 2, "gpipe"),
                              staged(run_of(2, {}, optimizer), 2, "interleaved", 2),
                              staged(run_of(4, {.zero = 1}, optimizer), 2, "zb-v"),
+                             staged(run_of(6, {}, optimizer), 6),
+                             staged(run_of(3, {}, optimizer), 3, "interleaved", 2),
                              run_of(4, {.zero = 1}, optimizer),
                              run_of(1, {.zero = 3}, optimizer)};
   for (const Options& layout : layouts) {
