@@ -33,6 +33,10 @@ class PipelineRank {
   // The sum of losses of each of these windows, forward alone: on the last stage, 0 elsewhere.
   std::vector<double> evaluate(std::span<const Batch> windows, Hooks hooks);
 
+  // One pass of a text through all stages, one after the other, as Stages::forward_cached.
+  // Collective. Sent: b s h elements from a stage to the next, of a token that follows b h.
+  Tensor forward_cached(const Tensor& tokens, KeyValueCache& cache, Hooks hooks);
+
   const Schedule& schedule() const { return handovers_.schedule(); }
   bool updates_on_its_way() const;  // more than once a chunk
   // Of the last run: the most that Saved held at once on this rank, and the most versions of its

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "05_pipeline/pipelined.h"
+#include "06_tensor_parallel/parallel_block.h"
 #include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
@@ -53,6 +54,14 @@ void say(const std::string& line) {
   if (process_rank() == 0) fmt::print("{}\n", line);
 }
 
+// By which ranks write a text together: no schedule shows in it.
+StepParts text_parts(const Options& options) {
+  StepParts parts;
+  if (options.train.pp > 1) parts = pipelined({}, std::move(parts));
+  if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
+  return parts;
+}
+
 int generate_text(const Rank& rank, const Options& options) {
   const std::string weights = weights_at(options.from, say);
   const std::string path =
@@ -62,15 +71,20 @@ int generate_text(const Rank& rank, const Options& options) {
          ": there is no tokenizer beside it; --tokenizer names a folder with "
          "tokenizer.json, or vocab.json and merges.txt");
   const Tokenizer tokenizer = path == "bytes" ? Tokenizer::bytes() : Tokenizer::read(path);
-  const SavedModel saved(rank, weights, options.train.model.dtype);
-  const Interrupt interrupt;
+  const bool first = rank.world.rank() == 0;
+  std::optional<Interrupt> interrupt;  // one a process, there before rank 0 says anything
+  if (first || started_processes()) interrupt.emplace(first);
+  SavedModel saved(rank, weights, options.train.model.dtype,
+                   {.pp = options.train.pp, .tp = options.train.tp, .parts = text_parts(options)});
   const double begin = rank.clock.now();
-  const StreamedText text = stream_text(rank, saved.model, saved.config, tokenizer, options.prompt,
-                                        options.sample, &interrupt);
+  const StreamedText text =
+      stream_text(rank, saved.model, saved.config, tokenizer, options.prompt, options.sample,
+                  interrupt ? &*interrupt : nullptr, saved.ranks());
+  if (!first) return 0;
   const double seconds = rank.clock.now() - begin;
   fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
              static_cast<double>(text.tokens) / seconds);
-  return interrupt.requested() ? 130 : 0;
+  return interrupt->requested() ? 130 : 0;
 }
 
 // The ranks in the order that --order asks for; null: as they are.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
@@ -130,14 +131,22 @@ std::int32_t draw(std::span<const double> logits, const GenerateOptions& options
   return static_cast<std::int32_t>(token);
 }
 
+bool takes_part(const Communicator& world, const TextRanks& ranks) {
+  return world.rank() == 0 || !ranks.hooks.empty() || (ranks.mesh && ranks.mesh->place().dp == 0);
+}
+
 namespace {
 
-// Rank 0's, where ranks take part in each other's passes: all do the same then.
-std::int32_t agreed(const Rank& rank, Hooks hooks, std::int32_t mine) {
-  if (hooks.empty()) return mine;
+// What the rank of `stage` says whose indices are 0 in the other directions: all do the same then.
+// Direction by direction, so that only those that take part need to be there.
+std::int32_t agreed(const Rank& rank, const TextRanks& ranks, std::int32_t mine, int stage) {
   CpuDevice host;
-  const View word(&mine, {1}, DType::I32, host);
-  rank.world.broadcast(word, 0).wait();  // comm: 4 bytes, a token or whether to go on
+  const View word(&mine, {1}, DType::I32, host);  // a token or whether to go on
+  if (!ranks.hooks.empty())
+    (ranks.mesh ? ranks.mesh->gradients() : rank.world).broadcast(word, 0).wait();  // comm: 4 bytes
+  if (!ranks.mesh) return mine;
+  ranks.mesh->pp().broadcast(word, stage).wait();  // comm: 4 bytes
+  ranks.mesh->tp().broadcast(word, 0).wait();      // comm: 4 bytes
   return mine;
 }
 
@@ -146,7 +155,8 @@ std::int32_t agreed(const Rank& rank, Hooks hooks, std::int32_t mine) {
 std::vector<std::int32_t> generate(const Rank& rank, const Model& model, const GptConfig& config,
                                    std::span<const std::int32_t> prompt,
                                    const GenerateOptions& options,
-                                   const std::function<bool(std::int32_t)>& each, Hooks hooks) {
+                                   const std::function<bool(std::int32_t)>& each,
+                                   const TextRanks& ranks) {
   const std::int64_t classes = check(config, prompt, options);
   const std::int64_t context = config.context;
   const Philox random(options.seed, "sample");
@@ -155,20 +165,26 @@ std::vector<std::int32_t> generate(const Rank& rank, const Model& model, const G
   std::int64_t fresh = static_cast<std::int64_t>(text.size());  // tokens that are not in the cache
   std::vector<double> logits;
   CpuDevice host;
+  const int last = ranks.stages ? ranks.stages->last() : 0;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     if (cache.length() + fresh > context) {
       cache.clear();
       fresh = std::max<std::int64_t>(context / 2, 1);
     }
-    const std::span<const std::int32_t> next(text.end() - fresh, text.end());
-    read_logits(logits, forward_cached(model, tokens_of(next, rank.device, host), cache, hooks),
-                classes, host);
-    const std::int32_t token =
-        agreed(rank, hooks, draw(logits, options, random.uniform(static_cast<std::uint64_t>(i))));
+    const Tensor next = tokens_of({text.end() - fresh, text.end()}, rank.device, host);
+    Tensor out = ranks.stages ? ranks.stages->forward_cached(model, next, cache, ranks.hooks)
+                              : forward_cached(model, next, cache, ranks.hooks);
+    std::int32_t token = 0;
+    if (out) {  // the last stage is here
+      if (model.loss) out = model.loss->all_logits(std::move(out));
+      read_logits(logits, out, classes, host);
+      token = draw(logits, options, random.uniform(static_cast<std::uint64_t>(i)));
+    }
+    token = agreed(rank, ranks, token, last);
     if (token == options.end_of_text) break;
     text.push_back(token);
     fresh = 1;
-    if (agreed(rank, hooks, each(token) ? 1 : 0) == 0) break;
+    if (agreed(rank, ranks, each(token) ? 1 : 0, 0) == 0) break;
   }
   text.erase(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
   return text;

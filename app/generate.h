@@ -8,6 +8,7 @@
 
 #include "common/nn/driver.h"
 #include "common/nn/gpt.h"
+#include "common/train/step_parts.h"
 
 namespace aisc {
 
@@ -24,6 +25,17 @@ struct GenerateOptions {
 // Throws Error if temperature is not 0 or more and finite, top_k < 0, or top_p is outside (0, 1].
 void validate(const GenerateOptions& options);
 
+// The ranks that write a text together, since none of them has the whole model.
+struct TextRanks {
+  // That communicate among the ranks which share the batch: ZeRO's stage 3 gathers weights. All of
+  // these take the same passes then; without hooks those of the mesh's first dp do.
+  Hooks hooks = {};
+  Mesh* mesh = nullptr;      // of stages and of ranks that share layers; null: there are none
+  Stages* stages = nullptr;  // null: each has all layers, or a part of each
+};
+// Whether this rank of `world` is one of them.
+bool takes_part(const Communicator& world, const TextRanks& ranks);
+
 // Continues `prompt` and returns what was generated, without the prompt and without end_of_text,
 // where it stops. `each` sees every token as it comes and returns false to stop after it. Token i
 // is drawn with number i of Philox(seed, "sample").
@@ -32,8 +44,8 @@ void validate(const GenerateOptions& options);
 // and cannot be shifted: when the context is full, its last half is computed again from position 0,
 // which happens every context / 2 tokens; a prompt that is longer than the context is cut likewise.
 //
-// With hooks, which communicate, it is collective: all ranks pass the same, and take the tokens
-// that rank 0 draws until its `each` says to stop; the others' are called as well.
+// With `ranks` it is collective: all that take part pass the same, and have the tokens that a rank
+// with the last stage draws, until `each` of rank 0 says to stop; the others' are called as well.
 //
 // Throws Error for an empty prompt, a prompt token outside the vocabulary, and options that are not
 // as in `draw`.
@@ -41,7 +53,7 @@ std::vector<std::int32_t> generate(
     const Rank& rank, const Model& model, const GptConfig& config,
     std::span<const std::int32_t> prompt, const GenerateOptions& options,
     const std::function<bool(std::int32_t)>& each = [](std::int32_t) { return true; },
-    Hooks hooks = {});
+    const TextRanks& ranks = {});
 
 // The token that `uniform`, in [0, 1), draws from softmax(logits / temperature), logits (V):
 //   - of the top_k largest logits (of equal ones, those with the lower ids), then

@@ -174,7 +174,7 @@ void add_sample(CLI::App& app, Options& o) {
   app.add_option("--sample", o.prompt, "text that the model continues")->group(group);
   app.add_option("--from", o.from,
                  "do not train: continue --sample with this model (a run, a checkpoint, a "
-                 "model.safetensors)")
+                 "model.safetensors); on pp x tp ranks each reads its part")
       ->group(group);
   add_number(app, "--sample-tokens", o.sample.tokens, 0, kMostCount,
              "how many to generate; 0: none")
@@ -225,7 +225,6 @@ void require_alone(const Options& o) {
   both("resume", "from", "one trains, the other generates");
   both("resume", "config", "a resumed run has its flags in its checkpoint");
   both("from", "out", "generating leaves no folder");
-  both("from", "ranks", "one rank generates");
   both("init", "from", "one trains, the other generates");
   for (const char* real : {"out", "resume", "init", "from", "device", "launcher", "threads"})
     both("machine", real, "the machine is not there, and nothing is left behind");
@@ -251,10 +250,17 @@ void take_ranks_of_processes(Options& o, int argc, const char* const* argv) {
   if (is_given("--ranks", argc, argv) && o.ranks != processes->size)
     fail(fmt::format("--ranks {}: {} started {} processes", o.ranks, processes->launcher,
                      processes->size));
-  if (!o.from.empty() && processes->size > 1)
-    fail(fmt::format("--from: one rank generates, {} started {} processes", processes->launcher,
-                     processes->size));
   o.ranks = processes->size;
+}
+
+// A text is of one sequence: ranks beyond those that have a part of the model have nothing to do.
+void require_parts_of_text(const Options& o) {
+  const int parts = o.train.pp * o.train.tp;
+  if (!o.from.empty() && o.ranks != parts)
+    fail(
+        fmt::format("--from and --ranks {}: every rank has a part of the model, found --pp {} and "
+                    "--tp {}, expected --ranks {}",
+                    o.ranks, o.train.pp, o.train.tp, parts));
 }
 
 // Threads that share a core wait for each other: many are so slow that nothing seems to happen. A
@@ -357,13 +363,14 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
       make_absolute(*path);
     require_alone(o);
     take_ranks_of_processes(o, argc, argv);
+    require_parts_of_text(o);
     require_threads(o, argc, argv);
     validate(o.sample);
     if (!o.resume.empty() && earlier == "{}") return {o, 0};  // the run's own values come first
     require_parallel(o, argc, argv);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
-    if (!o.init.empty() && !o.given.contains("heads"))
+    if (!(o.init.empty() && o.from.empty()) && !o.given.contains("heads"))
       known.model.heads = known.model.width = std::max(o.train.tp, 1);
     known.validate(o.ranks);
   } catch (const CLI::ParseError& e) {

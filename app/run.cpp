@@ -65,7 +65,8 @@ std::vector<Batch> validation_batches(const Rank& rank, const Communicator& data
 
 StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
                          const Tokenizer& tokenizer, const std::string& prompt,
-                         const GenerateOptions& options, const Interrupt* interrupt, Hooks hooks) {
+                         const GenerateOptions& options, const Interrupt* interrupt,
+                         const TextRanks& ranks) {
   const GenerateOptions chosen = for_tokenizer(options, tokenizer, config);
   TerminalText terminal;
   StreamedText result;
@@ -83,7 +84,7 @@ StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& 
     print(bytes);
     return !interrupt || !interrupt->requested();
   };
-  generate(rank, model, config, tokenizer.encode(prompt), chosen, each, hooks);
+  generate(rank, model, config, tokenizer.encode(prompt), chosen, each, ranks);
   if (speaks) fmt::print("{}\n", terminal.finish());
   return result;
 }
@@ -202,15 +203,15 @@ StepRow Run::one_step() {
   return row;
 }
 
-// The text that the model writes by now.
+// The text that the model writes by now, or until Ctrl-C, which ends the run after the next step.
 void Run::add_sample(std::int64_t step) {
   const Tokenizer* tokenizer = dataset_.tokenizer();
-  if (!tokenizer || options_.sample.tokens == 0 || !has_whole_model()) return;
+  if (!tokenizer || options_.sample.tokens == 0) return;
   const auto span = rank_.trace.span("sample");
   const auto tokens = generate(
       rank_, trainer_.model(), model(), tokenizer->encode(options_.prompt),
-      for_tokenizer(options_.sample, *tokenizer, model()), [](std::int32_t) { return true; },
-      text_hooks());
+      for_tokenizer(options_.sample, *tokenizer, model()),
+      [&](std::int32_t) { return !interrupt_ || !interrupt_->requested(); }, text_ranks());
   if (is_first_rank()) log_->append(Note{step, "sample", tokenizer->decode(tokens)});
 }
 
@@ -275,7 +276,7 @@ void Run::loop(Progress& progress) {
     }
     if (last || is_due(options_.eval_interval)) {
       row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
-      if (writes_text()) add_sample(row.step);
+      if (writes_text() && !now.to_stop) add_sample(row.step);  // who wants an end waits for none
     }
     const bool saves = last || is_due(options_.checkpoint_interval);
     if (!is_first_rank()) {
@@ -342,12 +343,11 @@ void Run::add_communication() {
 }
 
 StreamedText Run::last_sample() {
-  if (!is_complete() || !dataset_.tokenizer() || options_.sample.tokens == 0 || !has_whole_model())
-    return {};
+  if (!is_complete() || !dataset_.tokenizer() || options_.sample.tokens == 0) return {};
   if (is_first_rank()) say("\n--- a sample ---");
   const StreamedText sample =
       stream_text(rank_, trainer_.model(), model(), *dataset_.tokenizer(), options_.prompt,
-                  options_.sample, interrupt_ ? &*interrupt_ : nullptr, text_hooks());
+                  options_.sample, interrupt_ ? &*interrupt_ : nullptr, text_ranks());
   if (is_first_rank()) say("----------------");
   return sample;
 }
@@ -361,8 +361,6 @@ void Run::conclude(double seconds) {
   const StreamedText sample = last_sample();
   if (sample.tokens > 0) write_file(file("sample.txt"), options_.prompt + sample.text);
   if (planned_) say("\n" + plan_text(options_.train, rank_.world.size(), *planned_, &measured_));
-  if (!has_whole_model())
-    say("No rank has the whole model, and no text was written: ./aisc train --from " + folder_);
   say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
   if (!is_complete()) say("To go on: ./aisc train --resume " + folder_);
 }

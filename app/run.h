@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/generate.h"
 #include "app/interrupt.h"
 #include "app/options.h"
 #include "app/peak_meter.h"
@@ -24,11 +25,12 @@ struct StreamedText {
 };
 
 // Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C. With
-// hooks it is collective, as generate(), and rank 0 prints; `interrupt` may be null on the others.
+// `ranks` it is collective, as generate(), and rank 0 prints; `interrupt` may be null on the
+// others.
 StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
                          const Tokenizer& tokenizer, const std::string& prompt,
                          const GenerateOptions& options, const Interrupt* interrupt,
-                         Hooks hooks = {});
+                         const TextRanks& ranks = {});
 
 class Run {
  public:
@@ -67,12 +69,13 @@ class Run {
   StepRow one_step();
   void add_sample(std::int64_t step);
   StreamedText last_sample();
-  // Where ranks take part in each other's passes, all write the text that rank 0 keeps.
-  bool writes_text() const { return is_first_rank() || trainer_.reducer().joins_forward(); }
-  bool has_whole_model() const { return options_.train.pp * options_.train.tp == 1; }
-  Hooks text_hooks() const {
-    return trainer_.reducer().joins_forward() ? trainer_.hooks() : Hooks();
+  // Which write the text that rank 0 keeps.
+  TextRanks text_ranks() const {
+    return {.hooks = trainer_.reducer().joins_forward() ? trainer_.hooks() : Hooks(),
+            .mesh = trainer_.mesh(),
+            .stages = trainer_.stages()};
   }
+  bool writes_text() const { return takes_part(rank_.world, text_ranks()); }
   void save();
   void write_results(const std::string& status);
   void add_communication();

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "common/core/error.h"
+#include "common/train/train_config.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -14,6 +15,23 @@ GptConfig config_at(const Safetensors& file, DType precision) {
   GptConfig config = gpt2_config(file);
   config.dtype = precision;
   return config;
+}
+
+// That it takes to know the stages, whose schedule is of one micro-batch.
+TrainConfig train_config(const GptConfig& config, const TextParts& divided) {
+  TrainConfig train;
+  train.model = config;
+  train.batch = 1;
+  train.pp = divided.pp;
+  train.tp = divided.tp;
+  train.gradient_dtype = config.dtype;
+  return train;
+}
+
+std::unique_ptr<Mesh> mesh_of(const Rank& rank, const GptConfig& config, const TextParts& divided) {
+  if (divided.pp == 1 && divided.tp == 1) return nullptr;
+  train_config(config, divided).validate(rank.world.size());
+  return std::make_unique<Mesh>(rank.world, MeshShape{.pp = divided.pp, .tp = divided.tp});
 }
 
 // A link that leads in a circle is not there.
@@ -69,14 +87,29 @@ std::string tokenizer_beside(const std::string& weights) {
   return "";
 }
 
-SavedModel::SavedModel(const Rank& rank, const std::string& weights, DType precision)
-    : SavedModel(rank, Safetensors(weights), precision) {}
+SavedModel::SavedModel(const Rank& rank, const std::string& weights, DType precision,
+                       const TextParts& divided)
+    : SavedModel(rank, Safetensors(weights), precision, divided) {}
 
-SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precision)
+SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precision,
+                       const TextParts& divided)
     : config(config_at(file, precision)),
-      model(make_gpt(rank, config)),
+      mesh(mesh_of(rank, config, divided)),
+      stages(divided.pp > 1 ? divided.parts.stages(rank, *mesh, train_config(config, divided))
+                            : nullptr),
+      model(make_gpt(rank, config,
+                     divided.tp > 1 ? divided.parts.split(gpt2_parts(), mesh->tp()) : gpt2_parts(),
+                     stages ? stages->blocks() : std::vector<BlockRange>(1))),
       parameters(rank.device, make_units(model), {.value_dtype = precision, .gradients = false}) {
-  read_gpt2_weights(file, config, parameters);
+  CpuDevice host;
+  const Gpt2File gpt2(file, config);
+  for (const Parameter* p : parameters.parameters()) {
+    const Tensor whole(p->global_shape, precision, host);
+    gpt2.read(p->name, whole);
+    for (const GlobalRun& run : global_runs(*p, {0, p->shape.count()}))
+      rank.device.copy(p->value().flat(run.local, run.count),
+                       whole.view().flat(run.global, run.count));
+  }
 }
 
 }  // namespace aisc

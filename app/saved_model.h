@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "app/generate.h"
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "formats/checkpoint.h"
@@ -29,13 +31,27 @@ std::string weights_at(const std::string& path, const Say& say);
 // The folder of a file of weights if it holds a tokenizer, too, else "".
 std::string tokenizer_beside(const std::string& weights);
 
-// A model that only generates: weights without gradients.
+// Stages, and ranks that share each layer, pp times tp of them; `parts` has what makes them
+// (StepParts::stages, split).
+struct TextParts {
+  int pp = 1, tp = 1;
+  StepParts parts = {};
+};
+
+// A model that only generates: weights without gradients. Of parts a rank has and reads its own
+// alone; it is collective then.
 struct SavedModel {
-  // Throws Error as gpt2_config and read_gpt2_weights do.
-  SavedModel(const Rank& rank, const std::string& weights, DType precision);
-  SavedModel(const Rank& rank, const Safetensors& file, DType precision);
+  // Throws Error as gpt2_config and read_gpt2_weights do, and for sizes that do not divide.
+  SavedModel(const Rank& rank, const std::string& weights, DType precision,
+             const TextParts& divided = {});
+  SavedModel(const Rank& rank, const Safetensors& file, DType precision,
+             const TextParts& divided = {});
+
+  TextRanks ranks() { return {.mesh = mesh.get(), .stages = stages.get()}; }
 
   GptConfig config;
+  std::unique_ptr<Mesh> mesh;      // null: the model is whole
+  std::unique_ptr<Stages> stages;  // null: no pipeline
   Model model;
   ParameterStore parameters;
 };

@@ -111,4 +111,28 @@ std::vector<double> PipelineRank::evaluate(std::span<const Batch> windows, Hooks
   return losses;
 }
 
+// Nothing is under way beside it, so that each message is waited for at once.
+Tensor PipelineRank::forward_cached(const Tensor& tokens, KeyValueCache& cache, Hooks hooks) {
+  const std::vector<StagePlace> places = stage_places(schedule());
+  Communicator& links = *comms_.forward;
+  Tensor x;
+  for (std::size_t s = 0; s < places.size(); ++s) {
+    if (places[s].rank != self_) continue;
+    if (s == 0) x = tokens.share();
+    if (s > 0 && places[s - 1].rank != self_) {
+      x = Tensor(options_.input_shape(static_cast<int>(s), tokens.shape()), options_.dtype,
+                 rank_.device);
+      const auto span = rank_.trace.span("communication", "wait for a stage");
+      links.recv(x, places[s - 1].rank).wait();  // comm: b s h elements
+    }
+    x = aisc::forward_cached(model_, model_.stages[index(places[s].chunk)], std::move(x), cache,
+                             hooks);
+    if (s + 1 == places.size() || places[s + 1].rank == self_) continue;
+    links.send(x, places[s + 1].rank).wait();  // comm: b s h elements
+    x = {};
+  }
+  cache.advance(tokens.shape()[-1]);
+  return x;
+}
+
 }  // namespace aisc

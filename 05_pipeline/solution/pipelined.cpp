@@ -54,6 +54,11 @@ class GptStages final : public Stages {
                                Hooks hooks) override {
     return pipeline(model).evaluate(windows, hooks);
   }
+  Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache,
+                        Hooks hooks) override {
+    return pipeline(model).forward_cached(tokens, cache, hooks);
+  }
+  int last() const override { return stage_places(schedule_).back().rank; }
 
  private:
   PipelineRank& pipeline(const Model& model) {

@@ -20,6 +20,29 @@ Tensor last_position(Tensor x) {
   return last;
 }
 
+// x (B, T) or (B, T, C): the tokens behind those in the cache.
+enum class Ends { No, Head };  // whether the last layer is the head, which sees one position alone
+Tensor cached_layers(const Model& model, const LayerRange& layers, Tensor x, KeyValueCache& cache,
+                     Hooks hooks, Ends ends) {
+  const std::int64_t T = x.shape()[1], first = cache.length();
+  if (T < 1) fail("forward_cached: there are no tokens, expected 1 or more");
+  if (first + T > cache.capacity())
+    fail(fmt::format("forward_cached: {} tokens after {} are {}, the cache has room for {}", T,
+                     first, first + T, cache.capacity()));
+  const Pass pass{.training = false, .tokens = {.first = first}, .cache = &cache};
+  Saved nothing = Saved::nothing();
+  for (std::size_t i = layers.begin; i < layers.end; ++i) {
+    if (ends == Ends::Head && i + 1 == layers.end) x = last_position(std::move(x));
+    for (LayerHook* hook : hooks) hook->before_forward(i, pass);
+    x = model.layers[i]->forward(std::move(x), nothing, pass);
+    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
+      (*hook)->after_forward(i, pass, nothing);
+  }
+  if (ends == Ends::No) return x;
+  const Shape logits{x.shape()[0], x.shape()[2]};
+  return std::move(x).reshaped(logits);
+}
+
 }  // namespace
 
 Tensor forward_layers(const Model& model, const LayerRange& layers, Tensor x,
@@ -65,25 +88,17 @@ Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks) {
   return forward_layers(model, tokens.share(), nothing, {.training = false}, hooks);
 }
 
+Tensor forward_cached(const Model& model, const LayerRange& layers, Tensor x, KeyValueCache& cache,
+                      Hooks hooks) {
+  const bool has_head = model.loss && layers.end == model.layers.size();
+  return cached_layers(model, layers, std::move(x), cache, hooks, has_head ? Ends::Head : Ends::No);
+}
+
 Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache, Hooks hooks) {
-  const std::int64_t T = tokens.shape()[-1], first = cache.length();
-  if (T < 1) fail("forward_cached: there are no tokens, expected 1 or more");
-  if (first + T > cache.capacity())
-    fail(fmt::format("forward_cached: {} tokens after {} are {}, the cache has room for {}", T,
-                     first, first + T, cache.capacity()));
-  const Pass pass{.training = false, .tokens = {.first = first}, .cache = &cache};
-  Saved nothing = Saved::nothing();
-  Tensor x = tokens.share();
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    if (i + 1 == model.layers.size()) x = last_position(std::move(x));
-    for (LayerHook* hook : hooks) hook->before_forward(i, pass);
-    x = model.layers[i]->forward(std::move(x), nothing, pass);
-    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-      (*hook)->after_forward(i, pass, nothing);
-  }
-  cache.advance(T);
-  const Shape logits{x.shape()[0], x.shape()[2]};
-  return std::move(x).reshaped(logits);
+  Tensor logits =
+      cached_layers(model, model.all_layers(), tokens.share(), cache, hooks, Ends::Head);
+  cache.advance(tokens.shape()[-1]);
+  return logits;
 }
 
 double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks) {

@@ -42,6 +42,11 @@ Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks = {});
 // cache.
 Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache,
                       Hooks hooks = {});
+// The same through some layers, a stage of a pipeline, of tokens or of what the stage before
+// returned: (B, T, C), or the logits where the layers end with the head, that of a model with a
+// loss. The cache is shared by a rank's stages, and the caller advances it behind the last of them.
+Tensor forward_cached(const Model& model, const LayerRange& layers, Tensor x, KeyValueCache& cache,
+                      Hooks hooks = {});
 
 // The sum of the losses, without gradients.
 double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks = {});

@@ -23,6 +23,9 @@ class Loss {
   virtual double forward(Tensor x, const Tensor& targets, Saved& saved) const = 0;
   // The gradient of factor * (that sum) with respect to x.
   virtual Tensor backward(Saved& saved, double factor) const = 0;
+  // The logits (N, V) of all classes, of the (N, ...) that the layers made here: where ranks each
+  // have some classes, it gathers them, and is collective.
+  virtual Tensor all_logits(Tensor logits) const { return logits; }
 };
 
 // Layers begin .. end of a model.

@@ -48,6 +48,11 @@ class Stages {
   // The sum of the losses of each of these windows, without gradients: likewise the last stage's.
   virtual std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
                                        Hooks hooks) = 0;
+  // As driver.h's forward_cached, through all stages: the logits where the last one is, an empty
+  // tensor elsewhere. Collective in the pipeline: each of its ranks has a cache of its own.
+  virtual Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache,
+                                Hooks hooks) = 0;
+  virtual int last() const = 0;  // the rank of the pipeline that has the last stage
 };
 
 // Makes one gradient of those of all ranks, while backward runs or after it. A rank's gradients are

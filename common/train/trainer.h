@@ -72,6 +72,9 @@ class Trainer {
   // write theirs hold each of its elements once.
   bool divides() const { return mesh_ || reducer_->divides(); }
   bool writes(const OptimizerSlice& slice) const;
+  // Null where every rank has whole layers of the whole model.
+  Mesh* mesh() const { return mesh_.get(); }
+  Stages* stages() const { return stages_.get(); }  // null: no pipeline
   // What every pass over model() needs around its layers.
   Hooks hooks() const { return hooks_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).

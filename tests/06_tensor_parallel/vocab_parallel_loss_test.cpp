@@ -148,6 +148,24 @@ TEST(VocabParallelCrossEntropy, AnIgnoredTargetHasNoLossAndNoGradient) {
   });
 }
 
+// 5 rows a text, which ranks need not have equally many of; -inf is a word that is never drawn.
+TEST(VocabParallelCrossEntropy, GathersTheLogitsOfAllRanks) {
+  for (const int t : {1, 2, 3, 4})
+    split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
+      constexpr Index kRows = 5;
+      const Index begin = kRows * tp.rank() / t, end = kRows * (tp.rank() + 1) / t;
+      const Numbers all{1.5, -kInfinity, -3, 0, 4, 10, 11, 12, 13, 14};
+      Numbers own;
+      for (Index n = 0; n < 2; ++n)
+        own.insert(own.end(), all.begin() + n * kRows + begin, all.begin() + n * kRows + end);
+      const VocabParallelCrossEntropy split(rank, tp, {.begin = begin, .all = kRows}, 4);
+      const Tensor gathered =
+          split.all_logits(from_doubles(own, {2, end - begin}, DType::F64, rank.device));
+      EXPECT_EQ(gathered.shape(), (Shape{2, kRows}));
+      EXPECT_EQ(to_doubles(gathered), all) << t << " ranks, rank " << tp.rank();
+    });
+}
+
 struct LossCase {
   Index words = 0, rows = 0, tokens = 0;
   DType dtype = DType::F64;

@@ -322,6 +322,8 @@ TEST(Options, SayWhichFlagsDoNotGoTogether) {
   EXPECT_FALSE(parse({"--resume", "x", "--init", "y"}).options);
   EXPECT_FALSE(parse({"--from", "x", "--init", "y"}).options);
   EXPECT_FALSE(parse({"--from", "x", "--ranks", "2"}).options);
+  EXPECT_FALSE(parse({"--from", "x", "--ranks", "4", "--tp", "2"}).options);
+  EXPECT_TRUE(parse({"--from", "x", "--ranks", "4", "--tp", "2", "--pp", "2"}).options);
   EXPECT_TRUE(parse({"--from", "x", "--sample", "y"}).options);
 }
 
