@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -302,8 +303,12 @@ int run_gpt(int argc, char** argv) {
   const std::optional<Processes> processes = started_processes();
   const PoliteWaits waits(std::max(1, threads / (processes ? processes->here : 1)));
   if (!options.machine.empty()) return run_emulated(options);
-  if (!options.from.empty())
+  if (!options.from.empty()) {
+    // mpirun hands a signal on to all processes; what rank 0 is told counts, and others must not
+    // end by one that comes before they listen, or after the text.
+    if (process_rank() > 0) std::signal(SIGUSR1, SIG_IGN);
     return on_ranks(options, [&](const Rank& rank) { return generate_text(rank, options); });
+  }
 
   DatasetOptions data = options.data;  // as given, with the tokenizer of the weights
   if (!options.init.empty()) options.init = weights_at(options.init, say);  // looked for once
