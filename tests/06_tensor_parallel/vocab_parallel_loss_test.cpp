@@ -149,7 +149,7 @@ TEST(VocabParallelCrossEntropy, AnIgnoredTargetHasNoLossAndNoGradient) {
 }
 
 // 5 rows a text, which ranks need not have equally many of; -inf is a word that is never drawn.
-TEST(VocabParallelCrossEntropy, GathersTheLogitsOfAllRanks) {
+TEST(VocabParallelLogitsGiven, AreGatheredOfAllRanks) {
   for (const int t : {1, 2, 3, 4})
     split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
       constexpr Index kRows = 5;
