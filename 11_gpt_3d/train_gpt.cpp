@@ -1,6 +1,7 @@
 // train_gpt: trains a GPT on text, or generates text with a trained one. See --help, and README.md
 // in this folder.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -31,6 +33,7 @@
 #include "common/core/system/machine.h"
 #include "common/core/system/memory.h"
 #include "common/core/system/polite_waits.h"
+#include "common/core/system/threads.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -85,7 +88,7 @@ int generate_text(const Rank& rank, const Options& options) {
   const double seconds = rank.clock.now() - begin;
   fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
              static_cast<double>(text.tokens) / seconds);
-  return interrupt->requested() ? 130 : 0;
+  return interrupt->requested() ? status_of_signal(interrupt->signal()) : 0;
 }
 
 // The ranks in the order that --order asks for; null: as they are.
@@ -161,8 +164,9 @@ void require_same_model(const Checkpoint& checkpoint, const Options& options) {
                          checkpoint.path, change.before));
 }
 
-// Runs `body` on every rank and returns what it returns on rank 0. Ranks are not bound to cores: a
-// rank whose core another program uses as well would hold up all the others in every step.
+// Runs `body` on every rank and returns what it returns, on rank 0 of threads. Ranks are not bound
+// to cores: a rank whose core another program uses as well would hold up all the others in every
+// step.
 int on_ranks(const Options& options, const std::function<int(const Rank&)>& body) {
   int status = 0;
   const LaunchOptions launch_options{.ranks = options.ranks,
@@ -174,9 +178,12 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
       const auto world = placed_as(options, launched.world);
       const Rank rank{world ? *world : launched.world, launched.device, launched.clock,
                       launched.trace};
-      if (options.threads > 0) omp_set_num_threads(std::max(1, options.threads / options.ranks));
+      if (options.threads > 0) {
+        omp_set_num_threads(std::max(1, options.threads / options.ranks));
+        start_team(omp_get_max_threads());
+      }
       const int result = body(rank);
-      if (rank.world.rank() == 0) status = result;
+      if (rank.world.rank() == 0 || started_processes()) status = result;
     });
   } catch (const std::exception&) {  // of processes rank 0's says it
     if (process_rank() == 0) throw;
@@ -216,6 +223,15 @@ int start_ranks(int ranks, int argc, char** argv) {
 int ranks_of_this_machine(const Options& options) {
   const std::optional<Processes> processes = started_processes();
   return processes ? processes->here : options.ranks;
+}
+
+// Which take address space for their stacks: ranks or their teams, those that look after messages
+// and other programs, and those that sleep along (common/core/system/polite_waits.h).
+int threads_of_this_process(const Options& options, int threads) {
+  const std::optional<Processes> processes = started_processes();
+  const int computing =
+      processes ? std::max(1, threads / processes->here) : std::max(threads, options.ranks);
+  return computing + 3 + available_cores();
 }
 
 // What a step will hold and send, where somebody wants to know: the user, or, of models that are
@@ -300,6 +316,8 @@ int run_gpt(int argc, char** argv) {
   }
   const int threads = options.threads > 0 ? options.threads : available_cores();
   omp_set_num_threads(threads);
+  const std::optional<std::int64_t> address_space = address_space_left();
+  if (address_space) mallopt(M_ARENA_MAX, 1);  // else threads reserve 64 MiB each for their own
   const std::optional<Processes> processes = started_processes();
   const PoliteWaits waits(std::max(1, threads / (processes ? processes->here : 1)));
   if (!options.machine.empty()) return run_emulated(options);
@@ -319,32 +337,43 @@ int run_gpt(int argc, char** argv) {
   const Dataset dataset = Dataset::open(data);
   complete_model(options, dataset);
   const std::optional<StepBooks> planned = plan_of(options);
+  MemoryRequest memory{.config = options.train,
+                       .ranks = ranks_of_this_machine(options),
+                       .all_ranks = options.ranks,
+                       .eval_windows = options.eval_windows};
   if (parse_device(options.device).kind == DeviceKind::Cpu)
-    require_memory({.config = options.train,
-                    .ranks = ranks_of_this_machine(options),
-                    .all_ranks = options.ranks,
-                    .eval_windows = options.eval_windows},
-                   available_memory());
+    require_memory(memory, available_memory());
+  if (processes) memory.ranks = 1;
+  if (address_space && parse_device(options.device).kind == DeviceKind::Cpu)
+    require_address_space(memory, threads_of_this_process(options, threads), *address_space);
+  const std::string no_memory = out_of_memory(memory);
+  const OutOfMemoryReport report("train_gpt: " + no_memory);
   const RunFacts program{.command = command_line(argc, argv), .cores = available_cores()};
   return on_ranks(options, [&](const Rank& rank) {
     require_same_start(rank, checkpoint ? checkpoint->step : 0, dataset.hash());
     RunFacts facts = program;
     if (const auto gpu = gpu_facts(rank.device)) facts.device = gpu->name;
-    PeakMeter peak(rank, options.train.model.dtype, options.peak * 1e9);
-    return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak,
-               step_of(options), options.plan ? &*planned : nullptr)
-        .train();
+    try {
+      PeakMeter peak(rank, options.train.model.dtype, options.peak * 1e9);
+      return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak,
+                 step_of(options), options.plan ? &*planned : nullptr)
+          .train();
+    } catch (const std::bad_alloc&) {
+      fail(no_memory);
+    }
   });
 }
 
-// With what is wrong in one process alone, which its rank tells.
+// With what is wrong in one process alone, which its rank tells: what is wrong in all, rank 0 has
+// said by then, and the launcher ends the others.
 int run(int argc, char** argv) {
   if (process_rank() == 0) return run_gpt(argc, argv);
   try {
     return run_gpt(argc, argv);
   } catch (const std::exception& e) {
+    const int status = after_rank_0(1);
     fmt::print(stderr, "train_gpt: rank {}: {}\n", process_rank(), for_terminal(e.what()));
-    return after_rank_0(1);
+    return status;
   }
 }
 

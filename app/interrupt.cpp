@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <string_view>
 
 namespace aisc {
@@ -10,26 +11,31 @@ namespace {
 
 // The state that cannot be passed by reference: a signal handler has no argument for it. Atomic,
 // since the handler runs in whichever thread the system chooses.
-std::atomic<bool> signal_came = false, is_silent = false;
-static_assert(std::atomic<bool>::is_always_lock_free);  // else a handler may not touch it
+std::atomic<int> first_signal = 0;
+std::atomic<bool> is_silent = false;
+static_assert(std::atomic<int>::is_always_lock_free);  // else a handler may not touch it
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 // Nothing but what may be called inside a handler (signal-safety(7)).
 void on_signal(int signal_number) {
-  if (signal_came.exchange(true)) {       // asked before
+  int none = 0;
+  if (!first_signal.compare_exchange_strong(none, signal_number)) {  // asked before
     if (signal_number != SIGINT) return;  // launchers repeat SIGTERM; who is impatient, kills
-    signal(signal_number, SIG_DFL);
+    ::signal(signal_number, SIG_DFL);
     raise(signal_number);
     return;
   }
   if (is_silent) return;
+  const int error = errno;  // of what was interrupted
   constexpr std::string_view kMessage = "\nEnding after this step; a second Ctrl-C ends at once.\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  errno = error;
 }
 
 }  // namespace
 
 Interrupt::Interrupt(bool says) {
-  signal_came = false;
+  first_signal = 0;
   is_silent = !says;
   struct sigaction action = {};
   action.sa_handler = on_signal;
@@ -37,14 +43,17 @@ Interrupt::Interrupt(bool says) {
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
   sigaction(SIGUSR1, &action, &previous_usr1_);
+  sigaction(SIGHUP, &action, &previous_hup_);
+  if (previous_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_hup_, nullptr);
 }
 
 Interrupt::~Interrupt() {
   sigaction(SIGINT, &previous_int_, nullptr);
   sigaction(SIGTERM, &previous_term_, nullptr);
   sigaction(SIGUSR1, &previous_usr1_, nullptr);
+  sigaction(SIGHUP, &previous_hup_, nullptr);
 }
 
-bool Interrupt::requested() const { return signal_came; }
+int Interrupt::signal() const { return first_signal; }
 
 }  // namespace aisc

@@ -1,12 +1,17 @@
-// Ctrl-C, SIGTERM and SIGUSR1 ask the run to end after the step in progress; a second Ctrl-C ends
-// the process at once. SIGUSR1, since mpirun hands it on to all ranks at once and goes on waiting
-// (app/mpirun.h); on SIGTERM it ends them itself, host after host. A second SIGTERM changes
-// nothing: Slurm sends one to mpirun and to the ranks, and then mpirun sends its own.
+// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 ask the run to end after the step in progress; a second
+// Ctrl-C ends the process at once. SIGUSR1, since mpirun hands it on to all ranks at once and goes
+// on waiting (app/mpirun.h); on SIGTERM it ends them itself, host after host. A second SIGTERM
+// changes nothing: Slurm sends one to mpirun and to the ranks, and then mpirun sends its own.
+// SIGHUP is what a terminal that is closed sends; where it is ignored (nohup), it stays so.
 #pragma once
 
 #include <csignal>
 
 namespace aisc {
+
+// The exit status of a run that ended since signal `number` asked it to, as shells have it: 130
+// after Ctrl-C.
+constexpr int status_of_signal(int number) { return 128 + number; }
 
 // Listens while it lives; one at a time in a process, since signals belong to the process.
 class Interrupt {
@@ -17,10 +22,11 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  bool requested() const;
+  bool requested() const { return signal() != 0; }
+  int signal() const;  // the number of the first that came; 0: none did
 
  private:
-  struct sigaction previous_int_, previous_term_, previous_usr1_;
+  struct sigaction previous_int_, previous_term_, previous_hup_, previous_usr1_;
 };
 
 }  // namespace aisc

@@ -17,4 +17,26 @@ struct MemoryRequest {
 };
 void require_memory(const MemoryRequest& request, std::int64_t available);
 
+// Likewise of the address space of this process alone, whose limit (`ulimit -v`) counts what is
+// reserved as well: `threads` stacks, and what libraries and MPI keep. `left` as
+// address_space_left() has it.
+void require_address_space(const MemoryRequest& request, int threads, std::int64_t left);
+
+// What a run says whose memory ran out all the same: how much it wanted, and what makes it less.
+std::string out_of_memory(const MemoryRequest& request);
+
+// While it lives, a std::bad_alloc that nobody can catch, in a library's parallel region say, ends
+// the process with this message on the standard error and status 1, in place of an abort. One at a
+// time in a process.
+class OutOfMemoryReport {
+ public:
+  explicit OutOfMemoryReport(const std::string& message);
+  ~OutOfMemoryReport();
+  OutOfMemoryReport(const OutOfMemoryReport&) = delete;
+  OutOfMemoryReport& operator=(const OutOfMemoryReport&) = delete;
+
+ private:
+  std::string message_;
+};
+
 }  // namespace aisc

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "app/terminal_text.h"
 #include "common/core/error.h"
@@ -13,12 +14,19 @@ namespace aisc {
 
 int run_program(const char* name, const std::function<int()>& body) try {
   const int status = body();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+  // Of a run that a closed terminal ended, the signal's status counts.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && status == 0)
     fail(std::string("the standard output cannot be written: ") + std::strerror(errno));
   return status;
+} catch (const std::bad_alloc&) {
+  std::fflush(stdout);
+  std::fputs(fmt::format("{}: the system has no more memory for this process\n", name).c_str(),
+             stderr);
+  return 1;
 } catch (const std::exception& e) {
   std::fflush(stdout);
-  fmt::print(stderr, "{}: {}\n", name, for_terminal(e.what()));
+  // Not fmt::print(), which throws where the terminal is gone.
+  std::fputs(fmt::format("{}: {}\n", name, for_terminal(e.what())).c_str(), stderr);
   return 1;
 }
 

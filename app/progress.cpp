@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
+
+#include "common/comm/launch.h"
 
 namespace aisc {
 
@@ -22,7 +25,12 @@ std::string to_string(const ProgressLine& p) {
                      seconds % 60);
 }
 
-Progress::Progress(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {}
+Progress::Progress(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
+  if (!started_processes()) return;
+  const char* told = std::getenv(kTerminalColumns);
+  terminal_ = told != nullptr;
+  if (told) told_columns_ = std::strtoul(told, nullptr, 10);
+}
 
 void Progress::show(const ProgressLine& line, double now_seconds) {
   pending_ = to_string(line);
@@ -37,22 +45,26 @@ void Progress::show(const ProgressLine& line, double now_seconds) {
 void Progress::finish() {
   if (!pending_.empty()) print(pending_);
   pending_.clear();
-  if (open_) fmt::print(out_, "\n");
+  if (open_) std::fputs("\n", out_);
   std::fflush(out_);
   open_ = false;
 }
 
+// Columns that a line may take: a longer one would wrap and could not be rewritten.
+std::size_t Progress::columns() const {
+  winsize size{};
+  if (told_columns_ > 0) return told_columns_ - 1;
+  const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col - 1u : std::string::npos;
+}
+
 void Progress::print(const std::string& text) {
-  if (terminal_) {
-    winsize size{};
-    const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-    // A longer line would wrap and could not be rewritten; \x1b[K clears what an earlier one left.
-    fmt::print(out_, "\r{}\x1b[K", text.substr(0, known ? size.ws_col - 1u : text.size()));
-    open_ = true;
-  } else {
-    fmt::print(out_, "{}\n", text);
-  }
+  // \x1b[K clears what an earlier line left.
+  const std::string line =
+      terminal_ ? fmt::format("\r{}\x1b[K", text.substr(0, columns())) : text + "\n";
+  std::fputs(line.c_str(), out_);
   std::fflush(out_);
+  open_ = terminal_;
 }
 
 }  // namespace aisc

@@ -19,9 +19,16 @@ struct ProgressLine {
 
 std::string to_string(const ProgressLine& line);
 
+// Of who starts ranks with a pipe or a terminal of their own, where the terminal is that shows what
+// they print: its columns, 0 where they are unknown, in the environment of the ranks.
+inline constexpr const char* kTerminalColumns = "AISC_TERMINAL_COLUMNS";
+
 class Progress {
  public:
-  explicit Progress(std::FILE* out);  // a terminal or not: asked of the file
+  // A terminal or not: asked of the file; of a rank that is a process, of who has started it
+  // (kTerminalColumns). mpirun gives rank 0 a terminal of its own, whatever its own output is.
+  // What cannot be written, since the terminal is gone, say, is left for run_program() to tell.
+  explicit Progress(std::FILE* out);
   // On a terminal the line is rewritten, at most ten times a second; elsewhere one is printed when
   // five seconds have passed. The first and the last step are always shown.
   void show(const ProgressLine& line, double now_seconds);
@@ -30,9 +37,11 @@ class Progress {
 
  private:
   void print(const std::string& text);
+  std::size_t columns() const;
 
   std::FILE* out_;
   bool terminal_;
+  std::size_t told_columns_ = 0;
   bool open_ = false;    // a line on the terminal waits for its end
   std::string pending_;  // the latest step, not shown yet
   double shown_seconds_ = 0;

@@ -25,11 +25,13 @@ namespace {
 // A slice of 6 ms: too little to be noticed.
 constexpr double kSecondsBetweenPeaks = 30;
 
-// A line for the person who waits, at once even where the output is a pipe.
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
+// A line for the person who waits, at once even where the output is a pipe. No run is lost because
+// nobody reads it any more, on a terminal that was closed: fmt::print() would throw.
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
+void say(const std::string& line) { print(line + "\n"); }
 
 // `options` for text of this tokenizer.
 GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenizer,
@@ -71,21 +73,19 @@ StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& 
   TerminalText terminal;
   StreamedText result;
   const bool speaks = rank.world.rank() == 0;
-  const auto print = [&](const std::string& bytes) {
-    if (!speaks) return;
-    fmt::print("{}", terminal.add(bytes));
-    std::fflush(stdout);
+  const auto show = [&](const std::string& bytes) {
+    if (speaks) print(terminal.add(bytes));
   };
-  print(prompt);
+  show(prompt);
   const auto each = [&](std::int32_t token) {
     const std::string& bytes = tokenizer.bytes_of(token);
     result.text += bytes;
     ++result.tokens;
-    print(bytes);
+    show(bytes);
     return !interrupt || !interrupt->requested();
   };
   generate(rank, model, config, tokenizer.encode(prompt), chosen, each, ranks);
-  if (speaks) fmt::print("{}\n", terminal.finish());
+  if (speaks) say(terminal.finish());
   return result;
 }
 
@@ -109,6 +109,8 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
   } else if (!options.init.empty()) {
     begin_from(rank, options.init, trainer_);
   }
+  // Before it is said that the run begins: who reads that may interrupt it.
+  if (is_first_rank() || started_processes()) interrupt_.emplace(is_first_rank());
   if (!is_first_rank()) return;
   if (!resumed) {
     folder_ = make_run_folder(options.out);
@@ -243,17 +245,18 @@ bool Run::is_due(std::int64_t interval) const {
   return interval > 0 && ranks_agree() && steps / interval > (steps - every) / interval;
 }
 
-// Ctrl-C comes at any moment, and ranks are at different places then: whether it came before the
-// end of this step is what rank 0 says; and so is whether it is time to look at the peak again.
+// A signal comes at any moment, to one process or to many, and ranks are at different places then:
+// all end behind the same step, whoever was asked before its end, and by the same number. Whether
+// it is time to look at the peak again is what rank 0 says.
 Run::Asked Run::asked() {
-  std::uint8_t asked[] = {
-      interrupt_ && interrupt_->requested() ? std::uint8_t{1} : std::uint8_t{0},
-      rank_.clock.now() - peak_seconds_ > kSecondsBetweenPeaks ? std::uint8_t{1} : std::uint8_t{0}};
+  const bool to_measure =
+      is_first_rank() && rank_.clock.now() - peak_seconds_ > kSecondsBetweenPeaks;
+  std::int32_t asked[] = {interrupt_ ? interrupt_->signal() : 0, to_measure ? 1 : 0};
   CpuDevice host;
-  const View words(asked, {2}, DType::U8, host);
-  rank_.world.broadcast(words, 0)
-      .wait();  // comm: 2 bytes a step: all do the same after the same one
-  return {asked[0] != 0, asked[1] != 0};
+  const View words(asked, {2}, DType::I32, host);
+  rank_.world.all_reduce(words, ReduceOp::Max)
+      .wait();  // comm: 8 bytes a step: all do the same after the same one
+  return {asked[0], asked[1] != 0};
 }
 
 void Run::loop(Progress& progress) {
@@ -269,14 +272,16 @@ void Run::loop(Progress& progress) {
       timeline_ = actions_of(gather_timeline(rank_));  // of one step
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
     const Asked now = asked();
-    last = row.step == steps || (now.to_stop && ranks_agree());
+    if (now.signal != 0) ended_by_ = now.signal;
+    last = row.step == steps || (ended_by_ != 0 && ranks_agree());
     if (now.to_measure) {
       peak_.measure_again();
       peak_seconds_ = rank_.clock.now();
     }
     if (last || is_due(options_.eval_interval)) {
       row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
-      if (writes_text() && !now.to_stop) add_sample(row.step);  // who wants an end waits for none
+      if (writes_text() && now.signal == 0)
+        add_sample(row.step);  // who wants an end waits for none
     }
     const bool saves = last || is_due(options_.checkpoint_interval);
     if (!is_first_rank()) {
@@ -304,8 +309,6 @@ int Run::train() {
                       trainer_.steps_taken(), options_.train.steps));
     return 0;
   }
-  // What rank 0 is told counts; a process of another rank must only not end by it.
-  if (is_first_rank() || started_processes()) interrupt_.emplace(is_first_rank());
   Progress progress(stdout);
   try {
     loop(progress);
@@ -320,7 +323,7 @@ int Run::train() {
     conclude(rank_.clock.now() - begin);
   else if (writes_text())
     last_sample();
-  return is_complete() ? 0 : 130;
+  return is_complete() ? 0 : status_of_signal(ended_by_);
 }
 
 void Run::keep_what_there_is() {

@@ -44,7 +44,8 @@ class Run {
       const StepBooks* planned = nullptr);
 
   // Trains to the last step, or until Ctrl-C; writes report, checkpoints, metrics and trace.
-  // Collective. Returns the exit status: 0, or 130 after Ctrl-C.
+  // Collective. Returns the exit status: 0, or that of the signal that asked any rank to end (130
+  // after Ctrl-C).
   int train();
 
  private:
@@ -63,7 +64,8 @@ class Run {
   // Ranks that step on their own have the same weights after an average only.
   bool ranks_agree() const { return trainer_.steps_taken() % steps_between_averages() == 0; }
   struct Asked {
-    bool to_stop, to_measure;
+    int signal;  // to end by; 0: none
+    bool to_measure;
   };
   Asked asked();
   StepRow one_step();
@@ -96,12 +98,14 @@ class Run {
   StepBooks measured_;                 // of the last step
   std::vector<TimelineRow> timeline_;  // of a pipeline, rank 0's
   std::string folder_;
+  int ended_by_ = 0;  // the signal that ended it; 0: none
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
+
+  std::optional<Interrupt> interrupt_;  // one a process
 
   // Rank 0's alone.
   std::optional<RunLock> lock_;  // of a new run
   std::optional<RunLog> log_;
-  std::optional<Interrupt> interrupt_;
   double peak_seconds_ = 0;          // when the peak was last measured
   double results_seconds_ = 0;       // when the report was last written
   double results_cost_seconds_ = 0;  // and how long that took

@@ -175,14 +175,19 @@ function(aisc_precompile target)
   target_precompile_headers(${target} REUSE_FROM aisc_test_headers)
 endfunction()
 
-# A program knows where its sources lie (AISC_SOURCE_DIR): a GPT learns the course's prose.
+# A program knows where its sources lie (AISC_SOURCE_DIR): a GPT learns the course's prose. Whoever
+# wrote its main(), it begins with start_of_programs.cpp.
 function(aisc_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TEST;LIGHT;MEASURES" "" "SOURCES;LIBS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${target}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
   endif()
   aisc_compile_kernels(${arg_SOURCES})
-  add_executable(${target} ${arg_SOURCES})
+  if(NOT TARGET aisc_start)
+    add_library(aisc_start OBJECT "${AISC_ROOT}/cmake/start_of_programs.cpp")
+    target_link_libraries(aisc_start PRIVATE aisc_settings)
+  endif()
+  add_executable(${target} ${arg_SOURCES} $<TARGET_OBJECTS:aisc_start>)
   aisc_place(${target})
   target_link_libraries(${target} PRIVATE ${arg_LIBS} aisc_settings ${AISC_PRIVATE_LIBS})
   target_compile_definitions(${target} PRIVATE "AISC_SOURCE_DIR=\"${AISC_ROOT}\"")

@@ -22,6 +22,7 @@
 #include "common/comm/thread/thread_communicator.h"
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
+#include "common/core/system/threads.h"
 
 namespace aisc {
 namespace {
@@ -94,6 +95,7 @@ void use_cores(const Run& run, int rank) {
   const bool has_cores = ranks <= all.size() && !run.options.network;
   if (run.options.bind && ranks > 1 && has_cores)
     bind(all, static_cast<std::size_t>(rank) * share, share);
+  if (threads > 1) start_team(threads);  // its threads stay on the cores of this one
   // Where the environment binds threads, OpenMP would put the teams of all ranks on the same cores,
   // from the first on: each has taken its place once, and then moves to its rank's cores for good.
   if (omp_get_proc_bind() == omp_proc_bind_false) return;
@@ -204,9 +206,8 @@ void launch_threads(const LaunchOptions& options, const std::function<void(Rank)
   const int started = static_cast<int>(threads.size());
   if (started < options.ranks)
     run.state->world->fail(
-        fmt::format("launch: the system starts no more than {} of {} threads; see docs/design.md "
-                    "for what limits them",
-                    started, options.ranks));
+        fmt::format("launch: the system starts no more than {} of {} threads: {}", started,
+                    options.ranks, kThreadsAreLimited));
   wait_for_ranks(run, started);
   for (RankThread& thread : threads) pthread_join(thread.thread, nullptr);
   run.state->world->stop();

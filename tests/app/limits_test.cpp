@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <new>
+#include <string>
 #include <vector>
 
 #include "common/comm/communicator.h"
@@ -73,6 +75,37 @@ TEST(RequireMemory, SaysWhatIsNeededAndWhatThereIs) {
   require_memory(request, kGib);
   request.eval_windows = 1'000'000'000;
   EXPECT_TRUE(error_says([&] { require_memory(request, 20 * kGib); }, {"--eval-windows"}));
+}
+
+// Of one process: what threads and libraries reserve comes on top.
+TEST(RequireAddressSpace, SaysWhatIsNeededWhatThereIsAndWhatToMakeSmaller) {
+  constexpr std::int64_t kMib = 1 << 20;
+  MemoryRequest request{.config = config_of(DType::F32, 256)};
+  require_address_space(request, 4, 2000 * kMib);
+  EXPECT_TRUE(error_says([&] { require_address_space(request, 4, 50 * kMib); },
+                         {"needs about", "MiB", "its 4 threads", "50.0 MiB are left", "ulimit -v",
+                          "lower --ranks or --threads"}));
+  request.config.batch = 1'000'000;
+  EXPECT_TRUE(error_says([&] { require_address_space(request, 4, 2000 * kMib); },
+                         {"on 1 rank", "GiB of address space", "lower --batch"}));
+}
+
+void no_memory() { throw std::bad_alloc(); }
+
+TEST(OutOfMemoryDeathTest, IsAMessageWhereNobodyCanCatchIt) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const std::string message = out_of_memory({.config = config_of(DType::F32, 256)});
+  EXPECT_NE(message.find("this run needs about"), std::string::npos);
+  EXPECT_NE(message.find("lower --batch"), std::string::npos);
+  const auto fails = []() noexcept { no_memory(); };  // as in a parallel region
+  EXPECT_EXIT(
+      {
+        const OutOfMemoryReport report(message);
+        fails();
+      },
+      ::testing::ExitedWithCode(1), "no more memory for this process; this run needs about");
+  { const OutOfMemoryReport report(message); }
+  EXPECT_DEATH(fails(), "");  // an abort
 }
 
 }  // namespace

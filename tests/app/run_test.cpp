@@ -73,6 +73,30 @@ TEST(InterruptDeathTest, TheFirstSignalMayBeAnother) {
       ::testing::KilledBySignal(SIGINT), "a second Ctrl-C ends at once");
 }
 
+TEST(Interrupt, KnowsTheSignalThatCameFirst) {
+  const auto before = std::signal(SIGHUP, SIG_DFL);  // tests may run under nohup
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    const Interrupt interrupt(false);
+    EXPECT_EQ(interrupt.signal(), 0);
+    raise(number);
+    raise(SIGTERM);
+    EXPECT_EQ(interrupt.signal(), number);
+  }
+  std::signal(SIGHUP, before);
+  EXPECT_EQ(status_of_signal(SIGINT), 130);
+}
+
+// As nohup leaves it.
+TEST(Interrupt, LeavesAHangupAloneThatIsIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const Interrupt interrupt(false);
+    raise(SIGHUP);
+    EXPECT_FALSE(interrupt.requested());
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN);
+}
+
 // Launchers repeat themselves.
 TEST(Interrupt, HearsFurtherSignalsOfLaunchersWithoutEnding) {
   const Interrupt interrupt(false);
@@ -108,6 +132,50 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
       "step     1/100  loss 5.500  1000 tokens/s  50 % of peak  1:39 left\n"
       "step    50/100  loss 3.000  validation 3.250  1000 tokens/s  50 % of peak  0:50 left\n"
       "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
+}
+
+// What a Progress prints, as a rank that is a process, whose launcher has said how wide the
+// terminal is that shows it.
+std::string printed_by_a_rank(const char* columns) {
+  std::FILE* file = std::tmpfile();
+  setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  if (columns) setenv(kTerminalColumns, columns, 1);
+  Progress progress(file);
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", kTerminalColumns})
+    unsetenv(name);
+  progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.0);
+  progress.finish();
+  std::rewind(file);
+  char buffer[1000];
+  std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
+  std::fclose(file);
+  return text;
+}
+
+TEST(Progress, OfARankRewritesALineWhereTheLauncherSaysSo) {
+  if (std::getenv("OMPI_COMM_WORLD_RANK")) GTEST_SKIP() << "this is a rank";
+  EXPECT_EQ(printed_by_a_rank("20"), "\rstep     1/100  los\x1b[K\n");
+  const std::string line =
+      "step     1/100  loss 5.500  validation 5.500  1000 tokens/s  50 % of peak  1:39 left";
+  EXPECT_EQ(printed_by_a_rank("0"), "\r" + line + "\x1b[K\n");  // of unknown width
+  EXPECT_EQ(printed_by_a_rank(nullptr), line + "\n");
+}
+
+TEST(Progress, SurvivesATerminalThatIsGone) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
+    GTEST_SKIP() << "this system has no pseudo-terminals";
+  const int file = open(ptsname(terminal), O_WRONLY | O_NOCTTY);
+  ASSERT_GE(file, 0);
+  std::FILE* out = fdopen(file, "w");
+  Progress progress(out);
+  progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.0);
+  close(terminal);
+  progress.show({2, 100, 5.5, 5.5, 1000, 0.5, 98}, 1.0);
+  progress.finish();
+  EXPECT_NE(std::ferror(out), 0);  // which run_program() tells of
+  std::fclose(out);
 }
 
 TEST(Progress, HasNoNumberForMoreThanThePeak) {

@@ -2,8 +2,10 @@
 #include "common/core/system/memory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <string>
 
 #include "common/core/system/files.h"
 #include "tests/support/temporary_folder.h"
@@ -47,6 +49,21 @@ TEST_F(AvailableMemory, KnowsTheFirstVersionOfGroups) {
   EXPECT_EQ(available(), 7000 * 1024);
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n");
   EXPECT_EQ(available(), 5000);
+}
+
+TEST_F(AvailableMemory, OfTheAddressSpaceIsWhatTheLimitLeaves) {
+  EXPECT_FALSE(address_space_left(folder_.path()));  // a system that does not tell
+  const std::string head = "Limit                     Soft Limit           Hard Limit  Units\n";
+  write("proc/self/statm", "100 50 20 10 0 40 0\n");
+  write("proc/self/limits",
+        head + "Max address space         unlimited            unlimited   bytes\n");
+  EXPECT_FALSE(address_space_left(folder_.path()));
+  write("proc/self/limits",
+        head + "Max address space         9000000              unlimited   bytes\n");
+  EXPECT_EQ(address_space_left(folder_.path()), 9000000 - 100 * sysconf(_SC_PAGE_SIZE));
+  write("proc/self/limits",
+        head + "Max address space         1000                 1000        bytes\n");
+  EXPECT_EQ(address_space_left(folder_.path()), 0);
 }
 
 }  // namespace

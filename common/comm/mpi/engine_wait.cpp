@@ -7,6 +7,7 @@
 #include "common/comm/mpi/engine.h"
 #include "common/comm/mpi/operation.h"
 #include "common/comm/mpi/watchdog.h"
+#include "common/core/system/threads.h"
 
 namespace aisc::mpi {
 namespace {
@@ -165,7 +166,7 @@ void Engine::wake_helper() {
 }
 
 void Engine::start_helper() {
-  helper_ = std::thread([this] { help(); });
+  helper_ = start_thread([this] { help(); });
 }
 
 void Engine::stop_helper() {

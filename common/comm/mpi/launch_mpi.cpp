@@ -3,13 +3,13 @@
 #include <pthread.h>
 
 #include <exception>
-#include <thread>
 
 #include "common/comm/backend/between_gpus.h"
 #include "common/comm/backend/launch_processes.h"
 #include "common/comm/mpi/mpi_communicator.h"
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
+#include "common/core/system/threads.h"
 
 namespace aisc {
 namespace {
@@ -41,6 +41,7 @@ void run_rank(const std::shared_ptr<mpi::World>& world, const LaunchOptions& opt
     // the same core. (The teams of ranks with several threads it still puts side by side on the
     // same cores: a launcher that binds processes serves them better.)
     Cores(usable_cores()).release();
+  if (board.share_of_cores() > 1) start_team(board.share_of_cores());
   const std::unique_ptr<Device> device = make_device(options.device, board.rank_on_node());
   Clock clock = Clock::wall(world->watchdog.origin());
   Trace trace(clock, world->rank());
@@ -67,20 +68,28 @@ void launch_processes(const LaunchOptions& options, const std::function<void(Ran
   world->meet_all();
   std::exception_ptr exception;
   Outcome mine;
-  // In a thread of its own, as ranks are that are threads. Signals interrupt the first thread,
-  // which only waits: a handler that runs inside a product of oneDNN's corrupts memory.
-  std::thread([&] {
-    try {
-      run_rank(world, options, body);
-    } catch (...) {
-      exception = std::current_exception();
-      const std::string what = what_now(mine.not_implemented);
-      // What a rank throws because another failed is not the cause, though it may come first.
-      mine.kind = what == world->watchdog.failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
-      mine.text = mine.not_implemented ? what : fmt::format("rank {}: {}", world->rank(), what);
-      world->watchdog.fail(fmt::format("rank {} failed: {}", world->rank(), what));
-    }
-  }).join();
+  const auto failed = [&] {  // with the exception that is being handled
+    exception = std::current_exception();
+    const std::string what = what_now(mine.not_implemented);
+    // What a rank throws because another failed is not the cause, though it may come first.
+    mine.kind = what == world->watchdog.failure() ? Outcome::Kind::Echo : Outcome::Kind::Failed;
+    mine.text = mine.not_implemented ? what : fmt::format("rank {}: {}", world->rank(), what);
+    world->watchdog.fail(fmt::format("rank {} failed: {}", world->rank(), what));
+  };
+  try {
+    world->start_helper();
+    // In a thread of its own, as ranks are that are threads. Signals interrupt the first thread,
+    // which only waits: a handler that runs inside a product of oneDNN's corrupts memory.
+    start_thread([&] {
+      try {
+        run_rank(world, options, body);
+      } catch (...) {
+        failed();
+      }
+    }).join();
+  } catch (const Error&) {  // there are no threads for it
+    failed();
+  }
   world->clock = nullptr;
   world->trace = nullptr;
   const Outcome outcome = world->watchdog.finish(mine);

@@ -36,7 +36,6 @@ void World::meet_all() {
   watchdog.meet_all();
   session.running = this;
   watchdog.catch_term();
-  engine.start_helper();
 }
 
 void World::close() {

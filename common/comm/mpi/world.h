@@ -26,6 +26,9 @@ struct World {
   // Returns when all processes have come to this launch, with the same options. Throws Error naming
   // those that do not come in time.
   void meet_all();
+  // The thread that moves messages on while the rank computes, from now on. Throws Error where the
+  // system starts no more.
+  void start_helper() { engine.start_helper(); }
   // Ends the helper; no call may follow.
   void close();
 

@@ -5,6 +5,7 @@
 
 #include "common/core/error.h"
 #include "common/core/system/machine.h"
+#include "common/core/system/threads.h"
 
 namespace aisc::thread {
 namespace {
@@ -83,7 +84,11 @@ void World::offer_jobs() {
       --wanted;
     }
   if (wanted <= 0 || looking() > 0 || stop_ || options_.ranks == 1) return;
-  if (!helper_.joinable()) helper_ = std::thread([this] { help(); });
+  try {
+    if (!helper_.joinable()) helper_ = start_thread([this] { help(); });
+  } catch (const Error& e) {
+    return fail_locked(e.what());
+  }
   helper_wake_.notify_one();
 }
 

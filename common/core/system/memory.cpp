@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <sstream>
 
 namespace aisc {
 namespace {
@@ -49,6 +50,18 @@ std::int64_t available_memory(const std::string& root) {
                        least_limit(mount + "/memory", line.substr(path), "memory.limit_in_bytes"));
   }
   return bytes;
+}
+
+std::optional<std::int64_t> address_space_left(const std::string& root) {
+  std::int64_t limit = 0, pages = 0;
+  std::ifstream limits(root + "/proc/self/limits");
+  constexpr const char* kName = "Max address space";
+  for (std::string line; std::getline(limits, line);)
+    if (line.starts_with(kName) && !(std::istringstream(line.substr(std::string(kName).size())) >>
+                                     limit))  // not a number: "unlimited"
+      return {};
+  if (limit == 0 || !(std::ifstream(root + "/proc/self/statm") >> pages)) return {};
+  return std::max<std::int64_t>(0, limit - pages * sysconf(_SC_PAGE_SIZE));
 }
 
 }  // namespace aisc

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace aisc {
@@ -10,5 +11,10 @@ namespace aisc {
 // one of the control groups that this process is in (a container, a batch job), if that is less.
 // `root` is where the system's own files are looked for; another one is for tests.
 std::int64_t available_memory(const std::string& root = "");
+
+// Bytes of address space that this process may still take where that is limited (`ulimit -v`, some
+// batch systems), whatever the machine has. Threads reserve more of it than they use: each its
+// stack.
+std::optional<std::int64_t> address_space_left(const std::string& root = "");
 
 }  // namespace aisc

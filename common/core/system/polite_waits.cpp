@@ -11,10 +11,12 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "common/core/system/machine.h"
+#include "common/core/system/threads.h"
 
 namespace aisc {
 namespace {
@@ -87,7 +89,11 @@ class PoliteWaits::Watch {
       quiet = others > most_ ? 0 : quiet + 1;
       if (quiet == 0 && !crowded_) {
         crowded_ = true;
-        crowd_ = std::thread([this] { crowd(); });
+        try {
+          crowd_ = std::thread([this] { crowd(); });
+        } catch (const std::system_error&) {  // no more threads: then as if nobody looked
+          return;
+        }
       } else if (quiet >= kQuietLooks && crowded_) {
         crowded_ = false;
         changed_.notify_all();
@@ -101,6 +107,7 @@ class PoliteWaits::Watch {
   // More threads than there are cores, asleep.
   void crowd() {
     const int count = static_cast<int>(cores_.size()) + 1;
+    if (!can_start_threads(count)) return;  // OpenMP would end the process
 #pragma omp parallel num_threads(count)
     {
 #pragma omp master
@@ -127,7 +134,11 @@ PoliteWaits::PoliteWaits(int threads) {
 #ifdef __clang__
   told = true;  // another OpenMP
 #endif
-  if (!told && threads > 1) watch_ = std::make_unique<Watch>(threads);
+  if (told || threads <= 1) return;
+  try {
+    watch_ = std::make_unique<Watch>(threads);
+  } catch (const std::system_error&) {  // no more threads
+  }
 }
 
 PoliteWaits::~PoliteWaits() = default;
