@@ -25,6 +25,7 @@
 #include "app/mpirun.h"
 #include "app/plan.h"
 #include "app/program.h"
+#include "app/recorded_flags.h"
 #include "app/run.h"
 #include "app/saved_model.h"
 #include "app/terminal_text.h"
@@ -128,8 +129,11 @@ void complete_model(Options& options, const Dataset& dataset) {
   const std::int64_t needed = dataset.vocabulary();
   if (model.vocabulary == 0) model.vocabulary = needed;
   if (model.vocabulary < needed)
-    fail(fmt::format("--vocabulary {}: the corpus has {} different tokens", model.vocabulary,
-                     needed));
+    fail(options.resume.empty()
+             ? fmt::format("--vocabulary {}: the corpus has {} different tokens", model.vocabulary,
+                           needed)
+             : fmt::format("the model in {} has {} tokens, the corpus {} different ones",
+                           options.resume, model.vocabulary, needed));
   options.train.validate(options.ranks);
   require_stages(options);
   if (dataset.validation().size() <= model.context)
@@ -137,21 +141,6 @@ void complete_model(Options& options, const Dataset& dataset) {
         fmt::format("the corpus has {} tokens for training and {} for validation: too few for one "
                     "window of {} tokens; give more text or a smaller --context",
                     dataset.training().size(), dataset.validation().size(), model.context));
-}
-
-// The command as it was given, so that a shell reads the same words again.
-std::string command_line(int argc, char** argv) {
-  std::string command = "train_gpt";
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    constexpr const char* kPlain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+";
-    std::string quoted;
-    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    const bool plain = !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
-    command += plain ? " " + word : " '" + quoted + "'";
-  }
-  return command;
 }
 
 // A checkpoint holds a model of one shape and precision; everything else may change on the way.
@@ -303,8 +292,12 @@ int run_gpt(int argc, char** argv) {
     checkpoint = find_checkpoint(path, [](const std::string& damage) {
       say(for_terminal(damage) + "; an earlier checkpoint is taken");
     });
-    parsed =
-        parse_options(argc, argv, RunState::from_json(checkpoint->state, checkpoint->path).config);
+    const std::string earlier = RunState::from_json(checkpoint->state, checkpoint->path).config;
+    parsed = parse_options(argc, argv, earlier);
+    if (parsed.options) {
+      const std::string line = layout_set_aside(earlier, *parsed.options, argc, argv);
+      if (!line.empty()) say(line);
+    }
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
@@ -335,7 +328,12 @@ int run_gpt(int argc, char** argv) {
         tokenizer_beside(checkpoint ? checkpoint->path + "/model.safetensors" : options.init);
   if (checkpoint) require_same_model(*checkpoint, options);
   const Dataset dataset = Dataset::open(data);
-  complete_model(options, dataset);
+  try {
+    complete_model(options, dataset);
+  } catch (const Error& e) {
+    if (!checkpoint) throw;
+    fail(std::string(e.what()) + "\n" + where_flags_come_from(options.resume));
+  }
   const std::optional<StepBooks> planned = plan_of(options);
   MemoryRequest memory{.config = options.train,
                        .ranks = ranks_of_this_machine(options),
@@ -348,7 +346,9 @@ int run_gpt(int argc, char** argv) {
     require_address_space(memory, threads_of_this_process(options, threads), *address_space);
   const std::string no_memory = out_of_memory(memory);
   const OutOfMemoryReport report("train_gpt: " + no_memory);
-  const RunFacts program{.command = command_line(argc, argv), .cores = available_cores()};
+  std::vector<std::string> words(argv, argv + argc);
+  words[0] = "train_gpt";
+  const RunFacts program{.command = shell_words(words), .cores = available_cores()};
   return on_ranks(options, [&](const Rank& rank) {
     require_same_start(rank, checkpoint ? checkpoint->step : 0, dataset.hash());
     RunFacts facts = program;

@@ -1,14 +1,16 @@
-// Flags whose values are numbers, and what they may be at most. For the files of options.h.
+// Flags' values: numbers, what they may be at most, and types. For the files of options.h.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "common/core/dtype.h"
 #include "common/core/flags/command_line.h"
 
 namespace aisc {
@@ -40,6 +42,13 @@ inline CLI::Option* add_number(CLI::App& app, const std::string& flag, double& v
           flag, [=, &value](const std::string& text) { value = real_number(flag, text); }, help)
       ->default_str(fmt::format("{}", value))
       ->type_name("FLOAT");
+}
+
+// As a flag's value.
+inline std::string lower_name(DType dtype) {
+  std::string name = name_of(dtype);
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
 }
 
 // Is the flag on this command line, not in an earlier run's config.json?

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "app/flag_values.h"
 #include "app/parallel_flags.h"
+#include "app/recorded_flags.h"
 #include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
@@ -20,8 +20,6 @@
 
 namespace aisc {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostRanks = 8192;
 
@@ -36,12 +34,6 @@ Options defaults() {
   o.prompt = "A rank ";
   o.sample.temperature = 0.5;  // a small model's unlikely bytes are no words
   return o;
-}
-
-std::string lower_name(DType dtype) {
-  std::string name = name_of(dtype);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
 }
 
 // A flag whose value is a floating type, kept in `dtype`.
@@ -200,19 +192,34 @@ void add_virtual_time(CLI::App& app, Options& o) {
   add_number(app, "--tokens", o.tokens, "also say how many days so many tokens take")->group(group);
 }
 
-// The arguments that would give an earlier run's config.json, then those of the command line, which
-// count more. CLI11 takes them from behind.
+bool gives_layout(const std::string& earlier, int argc, const char* const* argv) {
+  const std::optional<Processes> processes = started_processes();
+  const std::string ranks = recorded_value(earlier, "ranks");
+  if (processes && !ranks.empty() && ranks != std::to_string(processes->size)) return true;
+  const std::vector<std::string>& layout = layout_flags();
+  return std::any_of(layout.begin(), layout.end(),
+                     [&](const std::string& flag) { return is_given("--" + flag, argc, argv); });
+}
+
+// The arguments of an earlier run's config.json, then those of the command line, which count more.
+// CLI11 takes them from behind.
 std::vector<std::string> arguments(const std::string& earlier, int argc, const char* const* argv) {
-  std::vector<std::string> all;
-  const Json groups = Json::parse(earlier);
-  for (const auto& [group, flags] : groups.items())
-    for (const auto& [flag, value] : flags.items()) {
-      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-      if (!text.empty()) all.push_back("--" + flag + "=" + text);
-    }
+  std::vector<std::string> all = recorded_arguments(earlier, !gives_layout(earlier, argc, argv));
   all.insert(all.end(), argv + 1, argv + argc);
   std::reverse(all.begin(), all.end());
   return all;
+}
+
+// Of flags that are texts only the names of files may be any bytes.
+void require_text(const CLI::Option& option) {
+  const std::string flag = option.get_single_name();
+  for (const char* path :
+       {"corpus", "validation", "tokenizer", "init", "resume", "out", "from", "machine", "config"})
+    if (flag == path) return;
+  for (const std::string& text : option.results())
+    if (const auto byte = not_utf8(text))
+      fail(fmt::format("--{}: found {:#04x} at byte {}, expected text in UTF-8", flag,
+                       static_cast<unsigned char>(text[*byte]), *byte));
 }
 
 void require_alone(const Options& o) {
@@ -283,55 +290,6 @@ void make_absolute(std::string& path) {
 
 }  // namespace
 
-std::string Options::to_json() const {
-  const GptConfig& m = train.model;
-  Json json{{"model",
-             {{"layers", m.layers},
-              {"heads", m.heads},
-              {"width", m.width},
-              {"context", m.context},
-              {"vocabulary", m.vocabulary},
-              {"dropout", m.dropout}}},
-            {"training",
-             {{"steps", train.steps},
-              {"batch", train.batch},
-              {"micro-batches", train.micro_batches},
-              {"learning-rate", train.learning_rate},
-              {"min-learning-rate", train.min_learning_rate},
-              {"warmup", train.warmup_steps},
-              {"weight-decay", train.weight_decay},
-              {"beta1", train.beta1},
-              {"beta2", train.beta2},
-              {"clip", clip_set_aside.value_or(train.clip)},
-              {"seed", train.seed},
-              {"precision", lower_name(m.dtype)},
-              {"gradients", lower_name(train.gradient_dtype)},
-              {"recompute", train.recompute.to_string()},
-              {"ranks", ranks},
-              {"device", device},
-              {"threads", threads}}},
-            {"data",
-             {{"corpus", data.corpus},
-              {"validation", data.validation},
-              {"tokenizer", data.tokenizer},
-              {"eval-interval", eval_interval},
-              {"eval-windows", eval_windows}}},
-            {"output",
-             {{"checkpoint-interval", checkpoint_interval},
-              {"keep", keep},
-              {"trace", trace_steps},
-              {"peak", peak}}},
-            {"text",
-             {{"sample", prompt},
-              {"sample-tokens", sample.tokens},
-              {"temperature", sample.temperature},
-              {"top-k", sample.top_k},
-              {"top-p", sample.top_p}}}};
-  const Json parallel = parallel_json(*this);
-  for (const auto& [group, flags] : parallel.items()) json[group] = flags;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier) {
   CLI::App app(
       "train_gpt trains a GPT on text and leaves report.html, config.json, metrics.jsonl, "
@@ -353,7 +311,12 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   try {
     app.parse(arguments(earlier, argc, argv));
     for (const CLI::Option* option : app.get_options())
-      if (!option->empty()) o.given.insert(option->get_single_name());
+      if (!option->empty()) {
+        require_text(*option);
+        o.given.insert(option->get_single_name());
+      }
+    for (const std::string& flag : derived_flags(earlier))
+      if (!is_given("--" + flag, argc, argv)) o.given.erase(flag);
     if (!o.given.contains("min-learning-rate"))
       o.train.min_learning_rate = o.train.learning_rate / 20;
     if (!o.machine.empty() && !o.given.contains("steps")) o.train.steps = 2;
@@ -376,22 +339,30 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   } catch (const CLI::ParseError& e) {
     return {std::nullopt, app.exit(e) == 0 ? 0 : 2};
   } catch (const Error& e) {
-    std::cerr << "train_gpt: " << for_terminal(e.what()) << "\nRun with --help for the flags.\n";
+    std::cerr << "train_gpt: " << for_terminal(e.what()) << "\n"
+              << (earlier == "{}" ? "" : for_terminal(where_flags_come_from(o.resume)) + "\n")
+              << "Run with --help for the flags.\n";
     return {std::nullopt, 2};
   }
   return {o, 0};
 }
 
-std::vector<ChangedFlag> changed_flags(const std::string& before, const std::string& now) {
-  const Json old = Json::parse(before), current = Json::parse(now);
-  std::vector<ChangedFlag> changes;
-  for (const auto& [group, flags] : current.items())
-    for (const auto& [flag, value] : flags.items()) {
-      if (!old.contains(group) || !old[group].contains(flag)) continue;  // there was no such flag
-      const Json& earlier = old[group][flag];
-      if (earlier != value) changes.push_back({flag, earlier.dump(), value.dump()});
-    }
-  return changes;
+std::string where_flags_come_from(const std::string& resumed) {
+  return "Flags that were not given are those of config.json of the run in " + resumed +
+         "; but where one that says how ranks share the work is given, or other ranks are started, "
+         "the others of that kind have their defaults.";
+}
+
+std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
+                             const char* const* argv) {
+  std::string changes;
+  const std::vector<std::string>& layout = layout_flags();
+  for (const ChangedFlag& change : changed_flags(earlier, options.to_json()))
+    if (std::find(layout.begin(), layout.end(), change.flag) != layout.end() &&
+        !is_given("--" + change.flag, argc, argv))
+      changes += fmt::format("{}--{} {} (was {})", changes.empty() ? "" : ", ", change.flag,
+                             change.now, change.before);
+  return changes.empty() ? "" : "How ranks share the work is what was given: also " + changes;
 }
 
 }  // namespace aisc

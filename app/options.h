@@ -77,7 +77,9 @@ struct Options {
 };
 
 // Reads the command line (and the file of --config, whose values the command line overrides).
-// `earlier`: the config.json of a run that is resumed, which the command line overrides. Prints
+// `earlier`: the config.json of a run that is resumed, which the command line overrides: flag by
+// flag, but those of the layout together (recorded_flags.h); what follows from others follows anew.
+// Prints
 // help or what is wrong by itself; then `options` is empty and the program ends with `exit_code`.
 struct ParsedOptions {
   std::optional<Options> options;
@@ -85,10 +87,12 @@ struct ParsedOptions {
 };
 ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier = "{}");
 
-// Which values of two config.json differ.
-struct ChangedFlag {
-  std::string flag, before, now;  // "learning-rate", "0.004", "0.001"
-};
-std::vector<ChangedFlag> changed_flags(const std::string& before, const std::string& now);
+// For an error of a run that is resumed: where values come from that its command does not have.
+std::string where_flags_come_from(const std::string& resumed);
+
+// A line that says which flags of the layout a resumed run has no longer, since others were given
+// (recorded_flags.h); empty: none.
+std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
+                             const char* const* argv);
 
 }  // namespace aisc

@@ -14,10 +14,14 @@ namespace aisc {
 
 int run_program(const char* name, const std::function<int()>& body) try {
   const int status = body();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout);
   // Of a run that a closed terminal ended, the signal's status counts.
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && status == 0)
-    fail(std::string("the standard output cannot be written: ") + std::strerror(errno));
-  return status;
+  if (!failed || status != 0) return status;
+  std::clearerr(stdout);  // perhaps it failed long ago: another line fails for the same reason
+  std::fputs("\n", stdout);
+  const bool fails_still = std::fflush(stdout) != 0;
+  fail(std::string("the standard output cannot be written: ") +
+       (fails_still ? std::strerror(errno) : "some of it is lost"));
 } catch (const std::bad_alloc&) {
   std::fflush(stdout);
   std::fputs(fmt::format("{}: the system has no more memory for this process\n", name).c_str(),

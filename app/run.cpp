@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "app/generate.h"
 #include "app/loss_svg.h"
+#include "app/recorded_flags.h"
 #include "app/report.h"
 #include "app/run_folder.h"
 #include "app/saved_model.h"
@@ -104,6 +107,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
       planned_(planned),
       peak_seconds_(rank.clock.now()) {
   facts_.threads = peak.threads();
+  state_.to_json();  // what cannot be written is known before the first step
   if (resumed) {
     take_up(*resumed);
   } else if (!options.init.empty()) {
@@ -245,6 +249,19 @@ bool Run::is_due(std::int64_t interval) const {
   return interval > 0 && ranks_agree() && steps / interval > (steps - every) / interval;
 }
 
+// The last step's update may be that which goes too far. What is known of the step is written down.
+void Run::require_finite(StepRow& row) {
+  if (std::isfinite(row.validation_loss)) return;
+  row.validation_loss = std::numeric_limits<double>::infinity();  // NaN: not evaluated
+  if (is_first_rank()) log_->append(row);
+  fail(fmt::format(
+      "after step {} the validation loss is not finite: the run has diverged, and no checkpoint of "
+      "it is written. The usual causes: a learning rate that is too high (it was {:.3g}; try a "
+      "third "
+      "of it, or a longer warm-up), or too short a precision (try --precision f32)",
+      row.step, row.learning_rate));
+}
+
 // A signal comes at any moment, to one process or to many, and ranks are at different places then:
 // all end behind the same step, whoever was asked before its end, and by the same number. Whether
 // it is time to look at the peak again is what rank 0 says.
@@ -280,6 +297,7 @@ void Run::loop(Progress& progress) {
     }
     if (last || is_due(options_.eval_interval)) {
       row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
+      require_finite(row);
       if (writes_text() && now.signal == 0)
         add_sample(row.step);  // who wants an end waits for none
     }
@@ -330,9 +348,12 @@ void Run::keep_what_there_is() {
   try {
     write_results("failed");
     rank_.trace.write_chrome_json(file("trace.json"));  // rank 0's: nobody sends after an error
-  } catch (const Error& second) {
+  } catch (const std::exception& second) {
     say(second.what());
   }
+  if (const auto newest = newest_intact(file("checkpoints"), say))
+    say("The newest checkpoint is " + newest->path +
+        "; to go on from there: ./aisc train --resume " + folder_);
 }
 
 // Of the steps that the trace has.

@@ -69,6 +69,7 @@ class Run {
   };
   Asked asked();
   StepRow one_step();
+  void require_finite(StepRow& row);  // its validation loss
   void add_sample(std::int64_t step);
   StreamedText last_sample();
   // Which write the text that rank 0 keeps.

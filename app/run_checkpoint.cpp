@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "app/agreement.h"
 #include "app/saved_state.h"
 #include "app/saved_weights.h"
 #include "common/core/error.h"
+#include "common/ops/ops.h"
 #include "formats/json_file.h"
 
 namespace aisc {
@@ -16,6 +18,22 @@ namespace {
 
 constexpr const char* kWeights = "/model.safetensors";
 constexpr const char* kState = "/training_state.safetensors";
+
+// One pass over what this rank updates. A run that has diverged may still have a finite loss: of
+// the step before.
+void require_finite(const Trainer& trainer) {
+  const auto require = [&](const std::string& name, ConstView value) {
+    if (!std::isfinite(ops::sum_of_squares(value)))
+      fail(
+          fmt::format("after step {} \"{}\" has numbers that are not finite: the run has diverged, "
+                      "and no checkpoint of it is written",
+                      trainer.steps_taken(), name));
+  };
+  const Optimizer& optimizer = trainer.optimizer();
+  for (const OptimizerSlice& slice : optimizer.slices()) require(slice.name, slice.weight);
+  for (const auto& states : {optimizer.state(), optimizer.own_state()})
+    for (const Optimizer::State& state : states) require(state.name, state.value);
+}
 
 }  // namespace
 
@@ -50,6 +68,7 @@ std::string save_run(const Rank& rank, const std::string& checkpoints, const Tra
                      const Tokenizer* tokenizer, RunState state) {
   Communicator& world = rank.world;
   const bool is_first = world.rank() == 0;
+  on_all_ranks(world, [&] { require_finite(trainer); });
   std::optional<CheckpointWriter> checkpoint;  // rank 0's; dropped, it leaves nothing
   on_all_ranks(world, [&] {
     if (is_first) checkpoint.emplace(checkpoints, trainer.steps_taken());

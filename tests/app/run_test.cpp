@@ -365,26 +365,6 @@ TEST(Options, AFileGivesValuesThatTheCommandLineOverrides) {
   fs::remove(file);
 }
 
-TEST(Options, AreWrittenAsJsonAndReadBackAsFlags) {
-  const auto first = parse({"--steps", "12", "--precision", "bf16", "--gradients", "f32",
-                            "--learning-rate", "0.1234567890123", "--sample", " a \n 'b' \xc3\xa4",
-                            "--corpus", "some text", "--top-p", "0.5", "--ranks", "3"});
-  ASSERT_TRUE(first.options);
-  const std::string config = first.options->to_json();
-  const auto json = nlohmann::json::parse(config);
-  EXPECT_EQ(json["training"]["steps"], 12);
-  EXPECT_EQ(json["training"]["precision"], "bf16");
-  EXPECT_EQ(json["training"]["ranks"], 3);
-  const char* flags[] = {"train_gpt", "--steps", "13"};
-  const auto second = parse_options(3, flags, config);
-  ASSERT_TRUE(second.options);
-  const auto changes = changed_flags(config, second.options->to_json());
-  ASSERT_EQ(changes.size(), 1u) << "all but what the command line says";
-  EXPECT_EQ(changes[0].flag, "steps");
-  EXPECT_EQ(changes[0].before, "12");
-  EXPECT_EQ(changes[0].now, "13");
-}
-
 TEST(Options, SayWhichFlagsDoNotGoTogether) {
   EXPECT_FALSE(parse({"--resume", "x", "--out", "y"}).options);
   EXPECT_FALSE(parse({"--resume", "x", "--init", "y"}).options);

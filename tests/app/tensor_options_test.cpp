@@ -76,7 +76,7 @@ TEST(TensorOptions, AreKeptByARunAndMayChange) {
   const auto same = parse({}, before->to_json()).options;
   ASSERT_TRUE(same);
   EXPECT_EQ(same->to_json(), before->to_json());
-  const auto alone = parse({"--ranks", "1", "--tp", "1"}, before->to_json()).options;
+  const auto alone = parse({"--ranks", "1"}, before->to_json()).options;
   ASSERT_TRUE(alone) << "a run goes on on one rank";
   EXPECT_EQ(alone->train.tp, 1);
 }

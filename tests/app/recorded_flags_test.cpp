@@ -1,0 +1,183 @@
+// The flags of a run in its config.json, and what a resume makes of them.
+#include "app/recorded_flags.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/options.h"
+
+namespace aisc {
+namespace {
+
+ParsedOptions parse(std::vector<const char*> flags, const std::string& earlier = "{}") {
+  flags.insert(flags.begin(), "train_gpt");
+  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
+}
+
+std::string refusal(const std::vector<const char*>& flags, const std::string& earlier = "{}") {
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(parse(flags, earlier).options);
+  return testing::internal::GetCapturedStderr();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(RecordedFlags, AreWrittenAsJsonAndReadBackAsFlags) {
+  const auto first = parse({"--steps", "12", "--precision", "bf16", "--gradients", "f32",
+                            "--learning-rate", "0.1234567890123", "--sample", " a \n 'b' \xc3\xa4",
+                            "--corpus", "some text", "--top-p", "0.5", "--ranks", "3"});
+  ASSERT_TRUE(first.options);
+  const std::string config = first.options->to_json();
+  const auto json = nlohmann::json::parse(config);
+  EXPECT_EQ(json["training"]["steps"], 12);
+  EXPECT_EQ(json["training"]["precision"], "bf16");
+  EXPECT_EQ(json["training"]["ranks"], 3);
+  const auto second = parse({"--steps", "13"}, config);
+  ASSERT_TRUE(second.options);
+  const auto changes = changed_flags(config, second.options->to_json());
+  ASSERT_EQ(changes.size(), 1u) << "all but what the command line says";
+  EXPECT_EQ(changes[0].flag, "steps");
+  EXPECT_EQ(changes[0].before, "12");
+  EXPECT_EQ(changes[0].now, "13");
+}
+
+// Paths are bytes, and come back as the same bytes.
+TEST(RecordedFlags, KeepPathsByteForByte) {
+  for (const char* path :
+       {"/a b/\xe9t\xe9", "/\xff\xfe\x80\xc3", "/caf\xc3\xa9", "/\xc3\xa9 and \xe9"}) {
+    const auto first = parse({"--corpus", path, "--tokenizer", path});
+    ASSERT_TRUE(first.options);
+    const std::string config = first.options->to_json();
+    EXPECT_TRUE(nlohmann::json::accept(config));
+    EXPECT_FALSE(not_utf8(config));
+    const auto second = parse({}, config);
+    ASSERT_TRUE(second.options);
+    EXPECT_EQ(second.options->data.corpus, path);
+    EXPECT_EQ(second.options->data.tokenizer, path);
+    EXPECT_TRUE(changed_flags(config, second.options->to_json()).empty());
+  }
+}
+
+TEST(RecordedFlags, OtherTextsAreRefusedWhereTheyAreNoUtf8) {
+  EXPECT_TRUE(contains(refusal({"--sample", "caf\xe9"}),
+                       "--sample: found 0xe9 at byte 3, expected text in UTF-8"));
+  EXPECT_TRUE(contains(refusal({"--order", "tp\xff"}), "--order"));
+  EXPECT_TRUE(parse({"--sample", "caf\xc3\xa9"}).options);
+}
+
+TEST(RecordedFlags, TellWhereTextIsNoUtf8) {
+  EXPECT_FALSE(not_utf8(""));
+  EXPECT_FALSE(not_utf8("a\xc3\xa9\xf0\x9f\x9a\x80"));
+  EXPECT_EQ(not_utf8("ab\xc3"), 2u);         // cut
+  EXPECT_EQ(not_utf8("\xc0\xaf"), 0u);       // too long for what it says
+  EXPECT_EQ(not_utf8("x\xed\xa0\x80"), 1u);  // a surrogate
+}
+
+TEST(RecordedFlags, WordsAreReadBackByAShell) {
+  EXPECT_EQ(shell_words({"train_gpt", "--steps=3", "a b", "", "it's"}),
+            "train_gpt --steps=3 'a b' '' 'it'\\''s'");
+  EXPECT_EQ(shell_words({"caf\xe9", "\x1b[31m", "a\n'\\"}),
+            "$'caf\\xe9' $'\\x1b[31m' $'a\\x0a\\'\\\\'");
+}
+
+// Each default that follows from another flag, where a resume changes that flag.
+TEST(RecordedFlags, WhatNobodyGaveFollowsAnew) {
+  const std::string config = parse({}).options->to_json();
+  const auto slower = parse({"--learning-rate", "0.0001"}, config).options;  // below the old floor
+  ASSERT_TRUE(slower);
+  EXPECT_DOUBLE_EQ(slower->train.min_learning_rate, 0.0001 / 20);
+  const auto changes = changed_flags(config, slower->to_json());
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[1].flag, "min-learning-rate");
+  EXPECT_TRUE(changes[1].now.ends_with(" (derived)")) << changes[1].now;
+
+  const auto shorter = parse({"--precision", "bf16"}, config).options;
+  ASSERT_TRUE(shorter);
+  EXPECT_EQ(shorter->train.gradient_dtype, DType::BF16);
+
+  const auto local = parse({"--ranks", "2", "--average-every", "3"}, config).options;
+  ASSERT_TRUE(local);
+  EXPECT_EQ(local->train.steps % 3, 0) << "7,000 steps nobody asked for";
+}
+
+TEST(RecordedFlags, WhatSomebodyGaveStays) {
+  const std::string config = parse({"--min-learning-rate", "0.001", "--gradients", "f32", "--steps",
+                                    "100", "--warmup", "7"})
+                                 .options->to_json();
+  const auto slower = parse({"--learning-rate", "0.002", "--precision", "bf16"}, config).options;
+  ASSERT_TRUE(slower);
+  EXPECT_EQ(slower->train.min_learning_rate, 0.001);
+  EXPECT_EQ(slower->train.gradient_dtype, DType::F32);
+  EXPECT_EQ(slower->train.warmup_steps, 7);
+  EXPECT_TRUE(contains(refusal({"--ranks", "2", "--average-every", "3"}, config), "--steps 100"));
+}
+
+// Also after a second resume: what the first one derived is no more given than before.
+TEST(RecordedFlags, DerivedStaysDerivedOverResumes) {
+  const std::string first = parse({}).options->to_json();
+  const std::string second = parse({"--learning-rate", "0.002"}, first).options->to_json();
+  const auto third = parse({"--learning-rate", "0.001"}, second).options;
+  EXPECT_DOUBLE_EQ(third->train.min_learning_rate, 0.001 / 20);
+  EXPECT_EQ(derived_flags(first).size(),
+            derived_flags(second).size() + 1);  // the rate is given now
+}
+
+// Of runs from before there was such a list.
+TEST(RecordedFlags, WithoutAListNothingIsDerived) {
+  auto config = nlohmann::json::parse(parse({}).options->to_json());
+  config.erase("derived");
+  const auto same = parse({}, config.dump()).options;
+  ASSERT_TRUE(same);
+  EXPECT_TRUE(changed_flags(config.dump(), same->to_json()).empty());
+  EXPECT_EQ(parse({"--learning-rate", "0.002"}, config.dump()).options->train.min_learning_rate,
+            same->train.min_learning_rate);
+}
+
+// -- the layout ----------------------------------------------------------------------------------
+
+TEST(RecordedFlags, TheLayoutIsTheRecordedOneOrWhatIsGiven) {
+  const std::string config =
+      parse({"--ranks", "4", "--tp", "2", "--zero", "1", "--steps", "50"}).options->to_json();
+  const auto same = parse({"--steps", "60"}, config).options;
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->ranks, 4);
+  EXPECT_EQ(same->train.tp, 2);
+  const auto alone = parse({"--ranks", "1"}, config).options;
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->train.tp, 1);
+  EXPECT_EQ(alone->sharding.zero, 0);
+  EXPECT_EQ(alone->train.steps, 50) << "no flag of the layout";
+  const auto stages = parse({"--ranks", "2", "--pp", "2"}, config).options;
+  ASSERT_TRUE(stages);
+  EXPECT_EQ(stages->train.pp, 2);
+  EXPECT_EQ(stages->train.tp, 1);
+}
+
+TEST(RecordedFlags, ALineSaysWhatTheLayoutHasNoLonger) {
+  const auto set_aside = [](std::vector<const char*> flags, const std::string& config) {
+    const auto now = parse(flags, config).options;
+    flags.insert(flags.begin(), "train_gpt");
+    return layout_set_aside(config, *now, static_cast<int>(flags.size()), flags.data());
+  };
+  const std::string config = parse({"--ranks", "4", "--tp", "2", "--zero", "1"}).options->to_json();
+  EXPECT_EQ(set_aside({}, config), "");
+  EXPECT_EQ(set_aside({"--ranks", "1"}, config),
+            "How ranks share the work is what was given: also --zero 0 (was 1), --tp 1 (was 2)");
+  EXPECT_EQ(set_aside({"--ranks", "4", "--tp", "2", "--zero", "1"}, config), "");
+}
+
+TEST(RecordedFlags, AnErrorSaysWhereTheOthersComeFrom) {
+  const std::string config = parse({"--batch", "4", "--micro-batches", "4"}).options->to_json();
+  const std::string text = refusal({"--resume", "runs/x", "--batch", "2"}, config);
+  EXPECT_TRUE(contains(text, "micro-batches")) << text;
+  EXPECT_TRUE(contains(text, "those of config.json of the run in runs/x")) << text;
+  EXPECT_FALSE(contains(refusal({"--batch", "0"}), "config.json"));
+}
+
+}  // namespace
+}  // namespace aisc
