@@ -5,7 +5,8 @@
 # makes from the files that are there: the library aisc_NN_name from solution/*.cpp, with exercises
 # (lab/*.cpp) the student's beside it; demo_NN_name from demo.cpp; bench_NN_name from bench.cpp; and
 # the tests, from tests/NN_name/*_test.cpp. The words:
-#   LIBS               what the library stands on; earlier modules (aisc_05_pipeline) are brought in
+#   LIBS               what the library stands on; earlier modules (aisc_05_pipeline) are brought in,
+#                      as are those of TEST_LIBS and WHOLE
 #   LOOPS PRECOMPILE   of its library, as in aisc_library
 #   PACKAGES           likewise; with exercises, of the given part, which must have a file then
 #   PROGRAMS a b       programs, from a.cpp and b.cpp; MEASURES and LIGHT name some of these
@@ -31,6 +32,15 @@ function(aisc_use_module module)
     endif()
     add_subdirectory("${AISC_ROOT}/${module}" "${CMAKE_BINARY_DIR}/${module}" ${unless_needed})
   endif()
+endfunction()
+
+# Brings in those modules of which a library is among these.
+function(aisc_use_modules_of)
+  foreach(lib IN LISTS ARGN)
+    if(lib MATCHES "^aisc_([0-9][0-9]_.*)$")
+      aisc_use_module(${CMAKE_MATCH_1})
+    endif()
+  endforeach()
 endfunction()
 
 # The library of a module with exercises, whose files in lab/ are the student's. Three, so that both
@@ -122,11 +132,7 @@ function(aisc_module module)
       set(${word} ${word})
     endif()
   endforeach()
-  foreach(lib IN LISTS arg_LIBS)
-    if(lib MATCHES "^aisc_([0-9][0-9]_.*)$")
-      aisc_use_module(${CMAKE_MATCH_1})
-    endif()
-  endforeach()
+  aisc_use_modules_of(${arg_LIBS})
   aisc_sources(sources "${AISC_ROOT}/${module}/solution")
   file(GLOB lab CONFIGURE_DEPENDS "${AISC_ROOT}/${module}/lab/*.cpp")
   if(lab)
@@ -140,6 +146,7 @@ function(aisc_module module)
     MEASURES ${arg_MEASURES} BENCH_LIBS ${arg_BENCH_LIBS})
   aisc_is_built(built ${module})
   if(AISC_TESTS AND built)
+    aisc_use_modules_of(${arg_TEST_LIBS} ${arg_WHOLE})
     set(harness ALONE)
     if("aisc_test_support" IN_LIST arg_TEST_LIBS)
       set(harness "")

@@ -257,3 +257,25 @@ function(aisc_embed target)
   configure_file("${path}.new" "${path}" COPYONLY)
   target_sources(${target} PRIVATE "${path}")
 endfunction()
+
+# Every library of this project that something links to is a target. CMake takes a name that is none for
+# a library of the system, and only the linker would say so, minutes later.
+function(aisc_require_libraries folder)
+  get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(libs ${target} LINK_LIBRARIES)
+    get_target_property(interface_libs ${target} INTERFACE_LINK_LIBRARIES)
+    foreach(lib IN LISTS libs interface_libs)
+      if(lib MATCHES "^aisc_" AND NOT TARGET ${lib})
+        message(SEND_ERROR "${target} links to ${lib}, which nobody makes here: expected a floor of "
+          "this project or a module that ${folder}/CMakeLists.txt brings in (aisc_module: LIBS, "
+          "TEST_LIBS, WHOLE)")
+      endif()
+    endforeach()
+  endforeach()
+  get_property(folders DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
+  foreach(inner IN LISTS folders)
+    aisc_require_libraries("${inner}")
+  endforeach()
+endfunction()
+cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL aisc_require_libraries "${CMAKE_SOURCE_DIR}")

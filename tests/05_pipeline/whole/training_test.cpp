@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "03_data_parallel/bucketed_reduction.h"
-#include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/run_layout.h"
@@ -91,13 +90,12 @@ struct EndsCase {
   std::string schedule;
   int pp, chunks;
   std::int64_t layers;
-  int dp = 1, zero = 0;
   Again again = Again::Never;
   bool virtual_time = false;
 };
 std::ostream& operator<<(std::ostream& out, const EndsCase& c) {
   return out << c.layers << " blocks, " << c.schedule << " pp " << c.pp << " v " << c.chunks
-             << " dp " << c.dp << " zero " << c.zero << " again " << static_cast<int>(c.again)
+             << " again " << static_cast<int>(c.again)
              << (c.virtual_time ? " in virtual time" : "");
 }
 class EndsAlone : public ::testing::TestWithParam<EndsCase> {};
@@ -106,34 +104,33 @@ TEST_P(EndsAlone, LeaveWhatOneRankLeaves) {
   const EndsCase& c = GetParam();
   TrainConfig config = config_of(c.pp, 4);
   config.model.layers = c.layers;
-  config.batch = 8 * c.dp;
-  StepParts parts = c.zero > 0 ? sharded({.stage = c.zero}) : StepParts{};
+  config.batch = 8;
   EXPECT_TRUE(same_steps(
       serial(config),
-      run_layout({.ranks = c.dp * c.pp, .virtual_time = c.virtual_time}, config, 2,
-                 pipelined({.schedule = c.schedule, .chunks = c.chunks, .again = c.again},
-                           std::move(parts)))));
+      run_layout({.ranks = c.pp, .virtual_time = c.virtual_time}, config, 2,
+                 pipelined({.schedule = c.schedule, .chunks = c.chunks, .again = c.again}))));
 }
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, EndsAlone,
-    ::testing::Values(
-        EndsCase{"1f1b", 4, 1, 2}, EndsCase{"gpipe", 4, 1, 2}, EndsCase{"naive", 4, 1, 2},
-        EndsCase{"zb-h1", 4, 1, 2}, EndsCase{"zb-h2", 4, 1, 2}, EndsCase{"interleaved", 2, 2, 2},
-        EndsCase{"interleaved", 2, 2, 3}, EndsCase{"zb-v", 2, 2, 2}, EndsCase{"zb-v", 3, 2, 4},
-        EndsCase{"1f1b", 3, 1, 1}, EndsCase{"1f1b", 2, 1, 1}, EndsCase{"gpipe", 3, 1, 1},
-        EndsCase{"1f1b", 4, 1, 2, 2, 1}, EndsCase{"1f1b", 4, 1, 2, 2, 3},
-        EndsCase{"interleaved", 2, 2, 2, 2, 2}, EndsCase{"1f1b", 4, 1, 2, 1, 0, Again::OnArrival},
-        EndsCase{"gpipe", 4, 1, 2, 1, 0, Again::Early},
-        EndsCase{"1f1b", 4, 1, 2, 1, 0, Again::Never, true}));
+INSTANTIATE_TEST_SUITE_P(Schedules, EndsAlone,
+                         ::testing::Values(EndsCase{"1f1b", 4, 1, 2}, EndsCase{"gpipe", 4, 1, 2},
+                                           EndsCase{"naive", 4, 1, 2}, EndsCase{"zb-h1", 4, 1, 2},
+                                           EndsCase{"zb-h2", 4, 1, 2},
+                                           EndsCase{"interleaved", 2, 2, 2},
+                                           EndsCase{"interleaved", 2, 2, 3},
+                                           EndsCase{"zb-v", 2, 2, 2}, EndsCase{"zb-v", 3, 2, 4},
+                                           EndsCase{"1f1b", 3, 1, 1}, EndsCase{"1f1b", 2, 1, 1},
+                                           EndsCase{"gpipe", 3, 1, 1},
+                                           EndsCase{"1f1b", 4, 1, 2, Again::OnArrival},
+                                           EndsCase{"gpipe", 4, 1, 2, Again::Early},
+                                           EndsCase{"1f1b", 4, 1, 2, Again::Never, true}));
 
-// Ranks that have the same stages divide the batch, and with ZeRO what they hold of them.
+// Ranks that have the same stages divide the batch. (With shards of the stages: module 11.)
 struct Grid {
-  int dp, pp, zero;
+  int dp, pp;
   std::string schedule;
-  bool buckets = false;  // where zero is 0
+  bool buckets = false;
 };
 std::ostream& operator<<(std::ostream& out, const Grid& g) {
-  return out << "dp " << g.dp << " pp " << g.pp << " zero " << g.zero << " " << g.schedule
+  return out << "dp " << g.dp << " pp " << g.pp << " " << g.schedule
              << (g.buckets ? " in buckets" : "");
 }
 class DataAndPipeline : public ::testing::TestWithParam<Grid> {};
@@ -143,20 +140,17 @@ TEST_P(DataAndPipeline, LeavesWhatOneRankLeaves) {
   const bool interleaves = g.schedule == "interleaved";
   TrainConfig config = config_of(g.pp, interleaves ? 2 : 3);
   config.batch = interleaves ? 10 : 9;  // two pipelines: micro-batches of 2 and 3, or of 1 and 2
-  StepParts parts = g.zero > 0 ? sharded({.stage = g.zero}) : StepParts{};
+  StepParts parts;
   if (g.buckets) parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
   const PipelineChoice choice{.schedule = g.schedule, .chunks = interleaves ? 2 : 1};
   EXPECT_TRUE(same_steps(serial(config),
                          run_layout({.ranks = g.dp * g.pp}, config, 2, pipelined(choice, parts))));
 }
-INSTANTIATE_TEST_SUITE_P(
-    Grids, DataAndPipeline,
-    ::testing::Values(Grid{2, 2, 0, "1f1b"}, Grid{2, 3, 0, "gpipe"}, Grid{3, 2, 0, "zb-h2"},
-                      Grid{2, 2, 1, "1f1b"}, Grid{2, 2, 1, "zb-h1"}, Grid{2, 2, 1, "zb-v"},
-                      Grid{2, 2, 2, "1f1b"}, Grid{3, 2, 3, "1f1b"}, Grid{2, 2, 3, "gpipe"},
-                      Grid{2, 2, 0, "interleaved"}, Grid{2, 2, 3, "interleaved"},
-                      Grid{2, 2, 0, "1f1b", true}, Grid{2, 2, 0, "zb-h1", true},
-                      Grid{2, 2, 0, "interleaved", true}));
+INSTANTIATE_TEST_SUITE_P(Grids, DataAndPipeline,
+                         ::testing::Values(Grid{2, 2, "1f1b"}, Grid{2, 3, "gpipe"},
+                                           Grid{3, 2, "zb-h2"}, Grid{2, 2, "interleaved"},
+                                           Grid{2, 2, "1f1b", true}, Grid{2, 2, "zb-h1", true},
+                                           Grid{2, 2, "interleaved", true}));
 
 TEST(Pipeline, EvaluatesAsOneRank) {
   for (const Case& c : {Case{"1f1b", 3, 2}, Case{"interleaved", 2, 2, 2}, Case{"zb-v", 2, 2, 2}}) {
