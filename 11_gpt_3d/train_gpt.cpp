@@ -56,7 +56,15 @@ int after_rank_0(int status) {
 }
 
 void say(const std::string& line) {
-  if (process_rank() == 0) fmt::print("{}\n", line);
+  if (process_rank() == 0) fmt::print("{}\n", for_terminal(line));
+}
+
+void say_remark(const std::string& line) {
+  if (!line.empty()) say(line);
+}
+
+std::int64_t heads_given(const Options& options) {  // 0: they are not
+  return options.given.contains("heads") ? options.train.model.heads : 0;
 }
 
 // By which ranks write a text together: no schedule shows in it.
@@ -79,8 +87,16 @@ int generate_text(const Rank& rank, const Options& options) {
   const bool first = rank.world.rank() == 0;
   std::optional<Interrupt> interrupt;  // one a process, there before rank 0 says anything
   if (first || started_processes()) interrupt.emplace(first);
-  SavedModel saved(rank, weights, options.train.model.dtype,
-                   {.pp = options.train.pp, .tp = options.train.tp, .parts = text_parts(options)});
+  const Safetensors file(weights);
+  const std::int64_t heads = heads_given(options);
+  SavedModel saved(rank, file, options.train.model.dtype,
+                   {.pp = options.train.pp,
+                    .tp = options.train.tp,
+                    .parts = text_parts(options),
+                    .heads = heads});
+  if (first && heads == 0) say_remark(heads_remark(file, saved.config));
+  if (heads != 0 && heads != saved.config.heads)
+    fail(fmt::format("--heads {}: {} has {}", heads, weights, saved.config.heads));
   const double begin = rank.clock.now();
   const StreamedText text =
       stream_text(rank, saved.model, saved.config, tokenizer, options.prompt, options.sample,
@@ -113,8 +129,9 @@ void require_stages(Options& options) {
 void complete_model(Options& options, const Dataset& dataset) {
   GptConfig& model = options.train.model;
   if (!options.init.empty()) {
-    const bool given = options.given.contains("heads");
-    const GptConfig file = gpt2_config(Safetensors(options.init), given ? model.heads : 0);
+    const Safetensors weights(options.init);
+    const GptConfig file = gpt2_config(weights, heads_given(options));
+    if (heads_given(options) == 0) say_remark(heads_remark(weights, file));
     const auto take = [&](const char* flag, std::int64_t& value, std::int64_t found) {
       if (options.given.contains(flag) && value != found)
         fail(fmt::format("--{} {}: {} has {}", flag, value, options.init, found));
@@ -289,15 +306,11 @@ int run_gpt(int argc, char** argv) {
   if (parsed.options && !parsed.options->resume.empty()) {
     const std::string& path = parsed.options->resume;
     if (process_rank() == 0) lock.emplace(run_of(path));  // a run that goes on removes checkpoints
-    checkpoint = find_checkpoint(path, [](const std::string& damage) {
-      say(for_terminal(damage) + "; an earlier checkpoint is taken");
-    });
+    checkpoint = find_checkpoint(
+        path, [](const std::string& damage) { say(damage + "; an earlier checkpoint is taken"); });
     const std::string earlier = RunState::from_json(checkpoint->state, checkpoint->path).config;
     parsed = parse_options(argc, argv, earlier);
-    if (parsed.options) {
-      const std::string line = layout_set_aside(earlier, *parsed.options, argc, argv);
-      if (!line.empty()) say(line);
-    }
+    if (parsed.options) say_remark(layout_set_aside(earlier, *parsed.options, argc, argv));
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
@@ -307,6 +320,7 @@ int run_gpt(int argc, char** argv) {
     lock.reset();  // rank 0 takes it
     return start_ranks(options.ranks, argc, argv);
   }
+  for (const std::string& remark : options.remarks) say(remark);
   const int threads = options.threads > 0 ? options.threads : available_cores();
   omp_set_num_threads(threads);
   const std::optional<std::int64_t> address_space = address_space_left();

@@ -7,11 +7,13 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <sstream>
 #include <string_view>
 
 #include "app/flag_values.h"
 #include "app/parallel_flags.h"
 #include "app/recorded_flags.h"
+#include "app/remarks.h"
 #include "app/terminal_text.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
@@ -23,6 +25,9 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 8192;
 
+// Of short runs a tenth: else they would never reach their rate.
+std::int64_t warmup_of(std::int64_t steps) { return std::min<std::int64_t>(200, steps / 10); }
+
 // What a small model learns the course's prose with in about a minute and a half on two cores.
 Options defaults() {
   Options o;
@@ -30,7 +35,7 @@ Options defaults() {
   o.train.batch = 8;  // many small steps: the text is short
   o.train.steps = 7000;
   o.train.learning_rate = 4e-3;
-  o.train.warmup_steps = 200;
+  o.train.warmup_steps = warmup_of(o.train.steps);
   o.prompt = "A rank ";
   o.sample.temperature = 0.5;  // a small model's unlikely bytes are no words
   return o;
@@ -73,7 +78,8 @@ void add_training(CLI::App& app, Options& o) {
       ->group(group)
       ->default_str("a twentieth of it");
   add_number(app, "--warmup", t.warmup_steps, 0, kMostCount, "steps of linear warm-up")
-      ->group(group);
+      ->group(group)
+      ->default_str("200, at most a tenth of the steps");
   add_number(app, "--weight-decay", t.weight_decay, "of matrices and tables")->group(group);
   add_number(app, "--beta1", t.beta1, "AdamW's decay of the mean gradient")->group(group);
   add_number(app, "--beta2", t.beta2, "AdamW's decay of the mean squared gradient")->group(group);
@@ -282,6 +288,23 @@ void require_threads(Options& o, int argc, const char* const* argv) {
     o.threads = std::min<decltype(o.threads)>(o.threads, static_cast<decltype(o.threads)>(most));
 }
 
+// CLI11 says what it could not parse ("INI was not able to parse X"), not where, nor what it
+// expected.
+std::string config_refusal(CLI::App& app, const CLI::ConfigError& e) {
+  const std::string text = e.what();
+  constexpr std::string_view kBefore = "parse ";
+  constexpr std::size_t kLongest = 60;
+  const std::size_t at = text.find(kBefore);
+  const std::string found = at == std::string::npos ? text : text.substr(at + kBefore.size());
+  const std::vector<std::string> paths = app.get_config_ptr()->results();
+  return for_terminal(
+      fmt::format("train_gpt: --config {}: found \"{}{}\", expected lines `name = value`, whose "
+                  "names are flags\n"
+                  "Run with --help for the flags.\n",
+                  paths.empty() ? "" : paths.back(), found.substr(0, kLongest),
+                  found.size() > kLongest ? "..." : ""));
+}
+
 // Where a run is resumed from need not be where it began.
 void make_absolute(std::string& path) {
   if (!path.empty() && path != "bytes")
@@ -320,6 +343,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     if (!o.given.contains("min-learning-rate"))
       o.train.min_learning_rate = o.train.learning_rate / 20;
     if (!o.machine.empty() && !o.given.contains("steps")) o.train.steps = 2;
+    if (!o.given.contains("warmup")) o.train.warmup_steps = warmup_of(o.train.steps);
     if (!o.given.contains("gradients")) o.train.gradient_dtype = o.train.model.dtype;
     o.train.model.seed = o.sample.seed = o.train.seed;
     for (std::string* path : {&o.data.corpus, &o.data.validation, &o.data.tokenizer})
@@ -333,11 +357,22 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     require_parallel(o, argc, argv);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
-    if (!(o.init.empty() && o.from.empty()) && !o.given.contains("heads"))
-      known.model.heads = known.model.width = std::max(o.train.tp, 1);
+    if (!(o.init.empty() && o.from.empty())) {
+      if (!o.given.contains("heads")) known.model.heads = std::max(o.train.tp, 1);
+      if (!o.given.contains("width")) known.model.width = known.model.heads;
+    }
     known.validate(o.ranks);
+    o.remarks = remarks_of(o, [&](const std::string& flag) {
+      return o.given.contains(flag) && (earlier == "{}" || is_given("--" + flag, argc, argv));
+    });
+  } catch (const CLI::ConfigError& e) {
+    std::cerr << config_refusal(app, e);
+    return {std::nullopt, 2};
   } catch (const CLI::ParseError& e) {
-    return {std::nullopt, app.exit(e) == 0 ? 0 : 2};
+    std::ostringstream said;  // may quote what was given
+    const int status = app.exit(e, std::cout, said);
+    std::cerr << for_terminal(said.str());
+    return {std::nullopt, status == 0 ? 0 : 2};
   } catch (const Error& e) {
     std::cerr << "train_gpt: " << for_terminal(e.what()) << "\n"
               << (earlier == "{}" ? "" : for_terminal(where_flags_come_from(o.resume)) + "\n")
@@ -345,24 +380,6 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     return {std::nullopt, 2};
   }
   return {o, 0};
-}
-
-std::string where_flags_come_from(const std::string& resumed) {
-  return "Flags that were not given are those of config.json of the run in " + resumed +
-         "; but where one that says how ranks share the work is given, or other ranks are started, "
-         "the others of that kind have their defaults.";
-}
-
-std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
-                             const char* const* argv) {
-  std::string changes;
-  const std::vector<std::string>& layout = layout_flags();
-  for (const ChangedFlag& change : changed_flags(earlier, options.to_json()))
-    if (std::find(layout.begin(), layout.end(), change.flag) != layout.end() &&
-        !is_given("--" + change.flag, argc, argv))
-      changes += fmt::format("{}--{} {} (was {})", changes.empty() ? "" : ", ", change.flag,
-                             change.now, change.before);
-  return changes.empty() ? "" : "How ranks share the work is what was given: also " + changes;
 }
 
 }  // namespace aisc

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/dataset.h"
 #include "app/generate.h"
@@ -69,7 +70,8 @@ struct Options {
   bool meta = false;    // without numbers
   double tokens = 0;    // whose days are said
 
-  std::set<std::string> given;  // flags of the command line (and of --config), "layers"
+  std::vector<std::string> remarks;  // on flags that have no effect (remarks.h), for the user
+  std::set<std::string> given;       // flags of the command line (and of --config), "layers"
 
   // config.json: every value that the run depends on, by flag, in groups. Reading it back as flags
   // gives these options again.
@@ -86,13 +88,5 @@ struct ParsedOptions {
   int exit_code = 0;
 };
 ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier = "{}");
-
-// For an error of a run that is resumed: where values come from that its command does not have.
-std::string where_flags_come_from(const std::string& resumed);
-
-// A line that says which flags of the layout a resumed run has no longer, since others were given
-// (recorded_flags.h); empty: none.
-std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
-                             const char* const* argv);
 
 }  // namespace aisc

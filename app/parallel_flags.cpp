@@ -109,17 +109,16 @@ void add_tensor(CLI::App& app, Options& o) {
       ->group("Tensor parallelism")
       ->type_name("TEXT");
   const auto later = [&](const char* flag, const char* what, const char* module) {
-    app.add_option_function<int>(
+    app.add_option_function<std::string>(
            flag,
-           [=](int degree) {
-             if (degree != 1)
-               throw CLI::ValidationError(
-                   flag, fmt::format("{} are of module {}, which is not here yet: expected 1, "
-                                     "found {}",
-                                     what, module, degree));
+           [=](const std::string& text) {
+             if (whole_number(flag, text, 1, kMostSize) != 1)
+               fail(fmt::format("{} {}: {} are of module {}, which is not here yet: expected 1",
+                                flag, text, what, module));
            },
            fmt::format("{}: 1 until there is module {}", what, module))
         ->group("Tensor parallelism")
+        ->type_name("INT")
         ->default_str("1");
   };
   later("--cp", "ranks that share a sequence", "07");

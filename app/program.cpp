@@ -5,12 +5,18 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "app/terminal_text.h"
 #include "common/core/error.h"
 
 namespace aisc {
+namespace {
+
+constexpr std::size_t kLongestPath = 200;  // that is shown whole
+
+}  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) try {
   const int status = body();
@@ -26,6 +32,16 @@ int run_program(const char* name, const std::function<int()>& body) try {
   std::fflush(stdout);
   std::fputs(fmt::format("{}: the system has no more memory for this process\n", name).c_str(),
              stderr);
+  return 1;
+} catch (const std::filesystem::filesystem_error& e) {
+  std::fflush(stdout);
+  const std::string path = e.path1().string();
+  std::fputs(
+      fmt::format("{}: {}{}: {}\n", name, for_terminal(path.substr(0, kLongestPath)),
+                  path.size() > kLongestPath ? fmt::format("... ({} bytes)", path.size()) : "",
+                  e.code().message())
+          .c_str(),
+      stderr);
   return 1;
 } catch (const std::exception& e) {
   std::fflush(stdout);

@@ -164,6 +164,24 @@ std::vector<ChangedFlag> changed_flags(const std::string& before, const std::str
   return changes;
 }
 
+std::string where_flags_come_from(const std::string& resumed) {
+  return "Flags that were not given are those of config.json of the run in " + resumed +
+         "; but where one that says how ranks share the work is given, or other ranks are started, "
+         "the others of that kind have their defaults.";
+}
+
+std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
+                             const char* const* argv) {
+  std::string changes;
+  const std::vector<std::string>& layout = layout_flags();
+  for (const ChangedFlag& change : changed_flags(earlier, options.to_json()))
+    if (std::find(layout.begin(), layout.end(), change.flag) != layout.end() &&
+        !is_given("--" + change.flag, argc, argv))
+      changes += fmt::format("{}--{} {} (was {})", changes.empty() ? "" : ", ", change.flag,
+                             change.now, change.before);
+  return changes.empty() ? "" : "How ranks share the work is what was given: also " + changes;
+}
+
 std::optional<std::size_t> not_utf8(const std::string& text) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   for (std::size_t i = 0; i < text.size();) {

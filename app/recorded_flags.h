@@ -13,6 +13,8 @@
 
 namespace aisc {
 
+struct Options;
+
 // The flags that say how ranks share the work, which fit together or not: "ranks", "tp", ...
 const std::vector<std::string>& layout_flags();
 
@@ -31,6 +33,14 @@ struct ChangedFlag {
   std::string flag, before, now;  // "learning-rate", "0.004", "0.001"
 };
 std::vector<ChangedFlag> changed_flags(const std::string& before, const std::string& now);
+
+// For an error of a run that is resumed: where values come from that its command does not have.
+std::string where_flags_come_from(const std::string& resumed);
+
+// A line that says which flags of the layout a resumed run has no longer, since others were given
+//; empty: none.
+std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
+                             const char* const* argv);
 
 // The first byte of `text` from which on it is no UTF-8; none: all of it is.
 std::optional<std::size_t> not_utf8(const std::string& text);

@@ -34,7 +34,7 @@ void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
-void say(const std::string& line) { print(line + "\n"); }
+void say(const std::string& line) { print(for_terminal(line) + "\n"); }
 
 // `options` for text of this tokenizer.
 GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenizer,
@@ -88,7 +88,7 @@ StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& 
     return !interrupt || !interrupt->requested();
   };
   generate(rank, model, config, tokenizer.encode(prompt), chosen, each, ranks);
-  if (speaks) say(terminal.finish());
+  if (speaks) print(terminal.finish() + "\n");
   return result;
 }
 

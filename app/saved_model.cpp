@@ -1,5 +1,7 @@
 #include "app/saved_model.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "common/core/error.h"
@@ -11,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-GptConfig config_at(const Safetensors& file, DType precision) {
-  GptConfig config = gpt2_config(file);
+GptConfig config_at(const Safetensors& file, DType precision, std::int64_t heads) {
+  GptConfig config = gpt2_config(file, heads);
   config.dtype = precision;
   return config;
 }
@@ -37,12 +39,14 @@ std::unique_ptr<Mesh> mesh_of(const Rank& rank, const GptConfig& config, const T
 // A link that leads in a circle is not there.
 bool exists(const std::string& path) {
   std::error_code unreadable;
-  return fs::exists(path, unreadable);
+  const bool found = fs::exists(path, unreadable);
+  if (unreadable == std::errc::filename_too_long) fail(path + ": " + unreadable.message());
+  return found;
 }
 
 void require_folder(const std::string& path) {
   std::error_code unreadable;
-  if (!fs::is_directory(path, unreadable))
+  if (!exists(path) || !fs::is_directory(path, unreadable))
     fail(path + ": not a folder, expected a run or a checkpoint of it");
 }
 
@@ -73,10 +77,18 @@ std::string run_of(const std::string& path) {
 
 std::string weights_at(const std::string& path, const Say& say) {
   std::error_code unreadable;
-  if (!fs::is_directory(path, unreadable)) return path;
+  if (!exists(path) || !fs::is_directory(path, unreadable)) return path;
   if (!exists(path + "/checkpoint.json") && exists(path + "/model.safetensors"))
     return path + "/model.safetensors";
   return find_checkpoint(path, say).path + "/model.safetensors";
+}
+
+std::string heads_remark(const Safetensors& file, const GptConfig& config) {
+  if (says_heads(file)) return {};
+  return fmt::format(
+      "{}: no config.json beside it says how many heads the model has; it is taken to have {}, of "
+      "{} columns, as GPT-2's have: --heads says otherwise",
+      file.path(), config.heads, config.width / config.heads);
 }
 
 std::string tokenizer_beside(const std::string& weights) {
@@ -93,7 +105,7 @@ SavedModel::SavedModel(const Rank& rank, const std::string& weights, DType preci
 
 SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precision,
                        const TextParts& divided)
-    : config(config_at(file, precision)),
+    : config(config_at(file, precision, divided.heads)),
       mesh(mesh_of(rank, config, divided)),
       stages(divided.pp > 1 ? divided.parts.stages(rank, *mesh, train_config(config, divided))
                             : nullptr),

@@ -28,6 +28,9 @@ std::string run_of(const std::string& path);
 // model.safetensors, or a run or checkpoint as above. Throws Error naming what was looked for.
 std::string weights_at(const std::string& path, const Say& say);
 
+// A line for the user where the number of heads of the model in a file is a guess; else "".
+std::string heads_remark(const Safetensors& file, const GptConfig& config);
+
 // The folder of a file of weights if it holds a tokenizer, too, else "".
 std::string tokenizer_beside(const std::string& weights);
 
@@ -36,6 +39,7 @@ std::string tokenizer_beside(const std::string& weights);
 struct TextParts {
   int pp = 1, tp = 1;
   StepParts parts = {};
+  std::int64_t heads = 0;  // of a file that does not say how many; 0: gpt2_config()'s guess
 };
 
 // A model that only generates: weights without gradients. Of parts a rank has and reads its own

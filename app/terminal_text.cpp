@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/core/printable.h"
+
 namespace aisc {
 namespace {
 
@@ -79,7 +81,7 @@ std::string TerminalText::finish() {
 
 std::string for_terminal(std::string_view bytes) {
   TerminalText text;
-  const std::string most = text.add(bytes);
+  const std::string most = text.add(printable(bytes));
   return most + text.finish();
 }
 

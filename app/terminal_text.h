@@ -25,6 +25,7 @@ class TerminalText {
 };
 
 // A whole text made fit: an error, which may quote a file that is damaged or was made to deceive.
+// Its control characters are spelt out (common/core/printable.h).
 std::string for_terminal(std::string_view bytes);
 
 }  // namespace aisc

@@ -273,7 +273,15 @@ std::string config_json(const GptConfig& config, DType dtype, std::int32_t end_o
   return j.dump(2) + "\n";
 }
 
+fs::path config_beside(const Safetensors& file) {
+  return fs::path(file.path()).replace_filename("config.json");
+}
+
+constexpr std::int64_t kHeadWidth = 64;
+
 }  // namespace
+
+bool says_heads(const Safetensors& file) { return fs::exists(config_beside(file)); }
 
 GptConfig gpt2_config(const Safetensors& file, std::int64_t heads) {
   const std::string prefix = prefix_of(file);
@@ -282,14 +290,20 @@ GptConfig gpt2_config(const Safetensors& file, std::int64_t heads) {
   config.context = matrix(file, prefix + "wpe.weight").first;
   config.layers = 0;
   while (file.find(fmt::format("{}h.{}.ln_1.weight", prefix, config.layers))) ++config.layers;
-  config.heads = heads > 0 ? heads : std::max<std::int64_t>(1, config.width / 64);
-  const fs::path beside = fs::path(file.path()).replace_filename("config.json");
-  if (fs::exists(beside)) take_config(beside, config);
+  config.heads = heads > 0 ? heads : std::max<std::int64_t>(1, config.width / kHeadWidth);
+  const bool is_said = says_heads(file);
+  if (is_said) take_config(config_beside(file), config);
   if (config.layers == 0) fail(file.path() + ": not a GPT-2: no tensor \"h.0.ln_1.weight\"");
   if (config.heads < 1 || config.width % config.heads != 0)
     fail(fmt::format("{}: width {} is not a multiple of {} heads", file.path(), config.width,
                      config.heads));
   check_tensors(file, config, prefix);
+  if (!is_said && heads == 0 && config.width % kHeadWidth != 0)
+    fail(fmt::format(
+        "{}: how many attention heads its {} columns make does not show in the weights, "
+        "there is no config.json beside it, and GPT-2's {} columns a head do not divide "
+        "them: expected --heads",
+        file.path(), config.width, kHeadWidth));
   return config;
 }
 

@@ -23,10 +23,13 @@ namespace aisc {
 
 // The sizes of the model in a file, told by its tensors' shapes. The number of heads does not show
 // in them: it is read from config.json beside the file (n_head), else it is `heads`, else (0) width
-// / 64, as in all of GPT-2's sizes. Throws Error: not a GPT-2 (which tensor is missing, unknown or
-// of which shape), a config.json that says otherwise (another activation, epsilon, n_inner). What
-// it returns is in the file: a model of these sizes takes no more memory than the file has.
+// / 64, as in all of GPT-2's sizes, which has to divide the width. Throws Error: not a GPT-2 (which
+// tensor is missing, unknown or of which shape), a config.json that says otherwise (another
+// activation, epsilon, n_inner). What it returns is in the file: a model of these sizes takes no
+// more memory than the file has.
 GptConfig gpt2_config(const Safetensors& file, std::int64_t heads = 0);
+// Whether there is a config.json beside the file; else heads are what the caller says, or a guess.
+bool says_heads(const Safetensors& file);
 
 // Reads all parameters. Names may begin with "transformer."; causal masks (attn.bias) are ignored;
 // lm_head.weight must equal wte.weight. A model with a shorter context takes the first positions.

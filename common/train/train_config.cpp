@@ -90,11 +90,15 @@ TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
   const double table = V * C / parameters;
   const double kept_of_a_token =
       recompute.kept_per_token(model) * (recompute.blocks > 0 ? 1 : shared);
+  const double token_bytes = T * static_cast<double>(size_of(model.dtype));
+  // No more is kept besides than there is: all that blocks keep of the micro-batches under way.
+  const double to_keep =
+      samples_of(at_once.whole * at_once.all) * kept_of_a_token / shares * token_bytes;
   return {
       .model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / shares) / parts,
       .activations = (kept * kept_of_a_token / shares + samples * others + (begun - samples) * C) *
-                         T * static_cast<double>(size_of(model.dtype)) +
-                     at_once.bytes};
+                         token_bytes +
+                     std::min(at_once.bytes, to_keep)};
 }
 
 }  // namespace aisc

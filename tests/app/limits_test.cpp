@@ -59,6 +59,22 @@ TEST_P(NeededBytes, AreNearWhatATrainerTakes) {
     }
 }
 
+// However much may be kept besides, there is no more than what micro-batches under way have.
+TEST(NeededBytesOfAPipeline, KeepNoMoreThanThereIs) {
+  TrainConfig config = config_of(DType::F32, 256);
+  config.pp = 2;
+  config.micro_batches = 4;
+  const auto activations = [&](const TrainConfig::AtOnce& at_once) {
+    config.at_once = at_once;
+    return config.needed_bytes(2).activations;
+  };
+  const double again = activations({.whole = 1, .all = 2, .bytes = 0});
+  EXPECT_EQ(activations({.whole = 1, .all = 2, .bytes = 1000}), again + 1000);
+  const double most = activations({.whole = 1, .all = 2, .bytes = 1e12});
+  EXPECT_GT(most, again + 1000);
+  EXPECT_LT(most, 2 * activations({.whole = 2, .all = 2}));
+}
+
 TEST(RequireMemory, SaysWhatIsNeededAndWhatThereIs) {
   constexpr std::int64_t kGib = std::int64_t{1} << 30;
   MemoryRequest request{.config = config_of(DType::F32, 256)};

@@ -51,11 +51,14 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
 TEST(TensorOptions, SayWhichModuleIsNotHereYet) {
   EXPECT_EQ(
       refusal({"--ranks", "2", "--cp", "2"}),
-      "--cp: ranks that share a sequence are of module 07, which is not here yet: expected 1, "
-      "found 2");
+      "train_gpt: --cp 2: ranks that share a sequence are of module 07, which is not here yet: "
+      "expected 1");
   EXPECT_EQ(refusal({"--ranks", "2", "--ep", "2"}),
-            "--ep: ranks that share experts are of module 08, which is not here yet: expected 1, "
-            "found 2");
+            "train_gpt: --ep 2: ranks that share experts are of module 08, which is not here yet: "
+            "expected 1");
+  for (const char* text : {"½", "1.0", "", "one", "0"})
+    EXPECT_EQ(refusal({"--ep", text}), std::string("train_gpt: --ep ") + text +
+                                           ": expected a whole number from 1 to 1000000");
 }
 
 TEST(TensorOptions, HaveAnOrderOfTheirDirections) {

@@ -84,7 +84,8 @@ TEST(TerminalText, LeavesOutControls) {
 }
 
 TEST(ForTerminal, MakesAWholeTextFit) {
-  EXPECT_EQ(for_terminal("bad: '\xFC\x1B[2J'\nnext \xC3"), "bad: '\uFFFD[2J'\nnext \uFFFD");
+  EXPECT_EQ(for_terminal("bad: '\xFC\x1B[2J'\nnext \xC3"), "bad: '\uFFFD\\x1b[2J'\nnext \uFFFD");
+  EXPECT_EQ(for_terminal("\xC2\x9B and \x7F"), "\\x9b and \\x7f");
   EXPECT_EQ(for_terminal(""), "");
 }
 

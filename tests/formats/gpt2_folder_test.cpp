@@ -125,8 +125,23 @@ TEST_F(Gpt2Folder, WithoutAConfigHasHeadsOf64Columns) {
   write_gpt2_weights(folder_.path(), config, gpt.store);
   const Safetensors file(path("model.safetensors"));
   EXPECT_EQ(gpt2_config(file).heads, 8);
+  EXPECT_TRUE(says_heads(file));
   std::filesystem::remove(path("config.json"));
   EXPECT_EQ(gpt2_config(file).heads, 2);
+  EXPECT_FALSE(says_heads(file));
+}
+
+TEST_F(Gpt2Folder, WithoutAConfigAsksForHeadsWhere64ColumnsDoNotDivide) {
+  TestWorld world;
+  GptConfig config{.layers = 1, .heads = 4, .width = 24, .context = 3, .vocabulary = 5};
+  const TestGpt gpt(world, config, 1, DType::F32);
+  write_gpt2_weights(folder_.path(), config, gpt.store);
+  const Safetensors file(path("model.safetensors"));
+  EXPECT_EQ(gpt2_config(file).heads, 4);
+  std::filesystem::remove(path("config.json"));
+  EXPECT_TRUE(error_says([&] { gpt2_config(file); },
+                         {"model.safetensors", "24 columns", "config.json", "expected --heads"}));
+  EXPECT_EQ(gpt2_config(file, 4).heads, 4);
 }
 
 TEST_F(Gpt2Folder, MayHoldMasksAndATiedHeadAndNoPrefix) {

@@ -8,8 +8,11 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <iostream>
+#include <sstream>
 
 #include "common/core/error.h"
+#include "common/core/printable.h"
 
 namespace aisc {
 namespace {
@@ -162,7 +165,10 @@ std::optional<int> CommandLine::parse(int argc, const char* const* argv) try {
   state_->app.parse(argc, argv);
   return std::nullopt;
 } catch (const CLI::ParseError& e) {
-  return state_->app.exit(e) == 0 ? 0 : 2;
+  std::ostringstream said;  // may quote what was given
+  const int status = state_->app.exit(e, std::cout, said);
+  std::cerr << printable(said.str());
+  return status == 0 ? 0 : 2;
 } catch (const Error& e) {
   fmt::print(stderr, "{}\nRun with --help for the flags.\n", e.what());
   return 2;

@@ -1,0 +1,95 @@
+// What is said of flags that have no effect.
+#include "app/remarks.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace aisc {
+namespace {
+
+std::vector<std::string> remarks(std::vector<const char*> flags) {
+  flags.insert(flags.begin(), "train_gpt");
+  const auto parsed = parse_options(static_cast<int>(flags.size()), flags.data());
+  EXPECT_TRUE(parsed.options);
+  return parsed.options ? parsed.options->remarks : std::vector<std::string>();
+}
+
+struct Case {
+  std::vector<const char*> flags;
+  std::string begin;  // of the only line; empty: there is none
+};
+
+class FlagsWithoutEffect : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FlagsWithoutEffect, AreNamedWithTheReason) {
+  const auto lines = remarks(GetParam().flags);
+  if (GetParam().begin.empty()) {
+    EXPECT_TRUE(lines.empty()) << lines[0];
+    return;
+  }
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with(GetParam().begin)) << lines[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, FlagsWithoutEffect,
+    ::testing::Values(
+        Case{{}, ""}, Case{{"--zero", "2"}, "--zero has no effect: one rank"},
+        Case{{"--zero", "0"}, ""}, Case{{"--zero", "2", "--ranks", "2"}, ""},
+        Case{{"--zero", "2", "--ranks", "2", "--tp", "2"}, "--zero has no effect"},
+        Case{{"--overlap", "off", "--bucket-mb", "3"}, "--overlap, --bucket-mb have no effect"},
+        Case{{"--overlap", "off", "--ranks", "2"}, ""},
+        Case{{"--average-every", "7"}, "--average-every has no effect"},
+        Case{{"--accumulate", "layered"}, "--accumulate has no effect: --micro-batches is 1"},
+        Case{{"--accumulate", "layered", "--micro-batches", "2"}, ""},
+        Case{{"--order", "dp,tp,pp", "--ranks", "2"}, "--order has no effect"},
+        Case{{"--order", "dp,tp,pp", "--ranks", "4", "--tp", "2"}, ""},
+        Case{{"--optimizer", "adafactor", "--beta1", "0.8"}, "--beta1 has no effect: Adafactor"},
+        Case{{"--beta1", "0.8"}, ""},
+        Case{{"--sample-tokens", "0", "--temperature", "1", "--sample", "x"},
+             "--sample, --temperature have no effect: --sample-tokens is 0"},
+        Case{{"--temperature", "0", "--top-k", "3"}, "--top-k has no effect: --temperature is 0"},
+        Case{{"--keep", "3", "--checkpoint-interval", "0"}, "--keep has no effect"},
+        Case{{"--keep", "3", "--steps", "100"}, "--keep has no effect: --checkpoint-interval 500"},
+        Case{{"--keep", "3"}, ""},
+        Case{{"--from", "x", "--steps", "3", "--batch", "4"},
+             "--steps, --batch have no effect: --from trains nothing"},
+        Case{{"--from", "x", "--sample", "y", "--top-k", "2"}, ""},
+        Case{{"--machine", "x", "--keep", "3", "--sample", "y"}, "--keep, --sample have no effect"},
+        Case{{"--machine", "x", "--ranks", "2", "--zero", "1"}, ""},
+        Case{{"--launcher", "threads"}, ""},
+        Case{{"--warmup", "300", "--steps", "100"},
+             "--warmup 300: the run has 100 steps, so that its rate never reaches 0.004; the last "
+             "step's is 0.00133"},
+        Case{{"--warmup", "100", "--steps", "100"},
+             "--warmup 100: the run has 100 steps, so that its last step has the peak, 0.004"},
+        Case{{"--warmup", "99", "--steps", "100"}, "--warmup 99: the run has 100 steps, so that"},
+        Case{{"--warmup", "98", "--steps", "100"}, ""}, Case{{"--steps", "2"}, ""}),
+    [](const auto& test) { return std::to_string(test.index); });
+
+TEST(FlagsWithoutEffectOfAResumedRun, AreThoseOfItsCommand) {
+  const char* begin[] = {"train_gpt", "--zero", "1"};
+  const std::string config = parse_options(3, begin).options->to_json();
+  const char* again[] = {"train_gpt", "--sample-tokens", "0", "--top-k", "2"};
+  const auto lines = parse_options(5, again, config).options->remarks;
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(lines[0].starts_with("--top-k has no effect")) << lines[0];
+}
+
+// The warm-up that nobody gave.
+TEST(Warmup, OfShortRunsIsATenth) {
+  const auto warmup = [](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), "train_gpt");
+    return parse_options(static_cast<int>(flags.size()), flags.data()).options->train.warmup_steps;
+  };
+  EXPECT_EQ(warmup({}), 200);
+  EXPECT_EQ(warmup({"--steps", "2000"}), 200);
+  EXPECT_EQ(warmup({"--steps", "300"}), 30);
+  EXPECT_EQ(warmup({"--steps", "9"}), 0);
+  EXPECT_EQ(warmup({"--steps", "9", "--warmup", "5"}), 5);
+}
+
+}  // namespace
+}  // namespace aisc
