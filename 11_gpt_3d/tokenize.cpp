@@ -13,6 +13,7 @@
 #include "common/core/flags/command_line.h"
 #include "common/data/corpus.h"
 #include "common/data/tokens.h"
+#include "formats/documents.h"
 #include "formats/tokenizer.h"
 
 namespace aisc {
@@ -26,6 +27,7 @@ constexpr std::int64_t kLargestVocabulary = 65'536;  // token files hold uint16
 struct Options {
   std::string corpus, out, tokenizer;
   std::int64_t vocabulary = 4096;
+  bool special = false;
 };
 
 struct Parsed {
@@ -48,6 +50,8 @@ Parsed parse_options(int argc, const char* const* argv) {
               "tokens to learn: bytes, merges and the end of text");
   line.text("--tokenizer", o.tokenizer,
             "folder or file of an existing tokenizer, instead of learning one");
+  line.given("--special", o.special,
+             "read <|endoftext|> in texts as the token, as Hugging Face does, not as letters");
   line.excludes("--tokenizer", {"--vocabulary"});
   if (const auto status = line.parse(argc, argv)) return {std::nullopt, *status};
   return {o, 0};
@@ -87,9 +91,12 @@ Tokenizer make_tokenizer(const Options& options, const Corpus& corpus, const Clo
 }
 
 std::vector<std::uint16_t> encode(const Tokenizer& tokenizer, const std::string& what,
-                                  const std::vector<std::uint8_t>& text, const Clock& clock) {
+                                  const std::vector<std::uint8_t>& text,
+                                  const std::vector<std::int64_t>& seams, bool special,
+                                  const Clock& clock) {
   const double begin = clock.now();
-  const std::vector<std::int32_t> ids = tokenizer.encode(as_text(text));
+  const std::vector<std::int32_t> ids = encode_documents(
+      tokenizer, as_text(text), seams, special ? SpecialTokens::AreRead : SpecialTokens::AreText);
   const double seconds = clock.now() - begin;
   const auto bytes = static_cast<double>(text.size()), count = static_cast<double>(ids.size());
   fmt::print("{:<12}{:>12} bytes, {:>12} tokens, {:.2f} bytes per token, {:.2f} s ({:.1f} MB/s)\n",
@@ -124,9 +131,13 @@ int run(const Options& options) {
   const Clock clock = Clock::wall();
   fmt::print("{}: {} files\n", options.corpus.empty() ? "the course's prose" : options.corpus,
              corpus.files);
+  if (const std::string line = left_out_remark(corpus); !line.empty())
+    fmt::print("{}\n", for_terminal(line));
   const Tokenizer tokenizer = make_tokenizer(options, corpus, clock);
-  const auto training = encode(tokenizer, "training", corpus.training, clock);
-  const auto validation = encode(tokenizer, "validation", corpus.validation, clock);
+  const auto training =
+      encode(tokenizer, "training", corpus.training, corpus.training_seams, options.special, clock);
+  const auto validation = encode(tokenizer, "validation", corpus.validation,
+                                 corpus.validation_seams, options.special, clock);
 
   write_folder(options.out, tokenizer, training, validation);
   fmt::print("Tokenizer, training.bin and validation.bin are in {}\n", options.out);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/core/error.h"
+#include "formats/documents.h"
 
 namespace aisc {
 namespace {
@@ -19,8 +20,9 @@ std::string_view as_text(const std::vector<std::uint8_t>& bytes) {
 }
 
 std::vector<std::uint16_t> encoded(const Tokenizer& tokenizer,
-                                   const std::vector<std::uint8_t>& text) {
-  const std::vector<std::int32_t> ids = tokenizer.encode(as_text(text));
+                                   const std::vector<std::uint8_t>& text,
+                                   const std::vector<std::int64_t>& seams) {
+  const std::vector<std::int32_t> ids = encode_documents(tokenizer, as_text(text), seams);
   return {ids.begin(), ids.end()};  // none above 65535: the caller looked
 }
 
@@ -82,8 +84,8 @@ void Dataset::take_text(Corpus corpus) {
         fmt::format("the tokenizer has {} tokens, expected at most 65536: tokens are kept in 16 "
                     "bits",
                     tokenizer_->vocabulary()));
-  encoded_[0] = encoded(*tokenizer_, text_.training);
-  encoded_[1] = encoded(*tokenizer_, text_.validation);
+  encoded_[0] = encoded(*tokenizer_, text_.training, text_.training_seams);
+  encoded_[1] = encoded(*tokenizer_, text_.validation, text_.validation_seams);
   training_ = encoded_[0];
   validation_ = encoded_[1];
   description_ += fmt::format(": {} and {} million tokens", in_millions(training_.size()),

@@ -35,6 +35,8 @@ class Dataset {
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }  // or null
   // "20 files, 238 kB for training, 25 kB for validation"
   const std::string& description() const { return description_; }
+  // A line for the user where files of a folder were left out; else "".
+  std::string left_out() const { return left_out_remark(text_); }
   // Of all tokens and of what they stand for: equal where two runs see the same.
   std::uint64_t hash() const { return hash_; }
 

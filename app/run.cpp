@@ -177,6 +177,7 @@ void Run::describe() {
       facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
       ranks > 1 ? fmt::format("{} ranks{}, ", ranks, stages) : "", facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
+  if (const std::string line = dataset_.left_out(); !line.empty()) say(line);
   if (planned_) say("\n" + plan_text(options_.train, ranks, *planned_));
 }
 

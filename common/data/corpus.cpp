@@ -1,6 +1,7 @@
 #include "common/data/corpus.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,11 +21,7 @@ struct Found {
   std::int64_t skipped = 0;
 };
 
-bool is_wanted(const fs::directory_entry& entry, const CorpusOptions& options) {
-  std::error_code unreadable;  // a link that leads nowhere, or in a circle
-  if (!entry.is_regular_file(unreadable)) return false;
-  if (static_cast<std::int64_t>(entry.file_size()) > options.largest_file_bytes) return false;
-  const std::string name = entry.path().filename().string();
+bool is_wanted(const std::string& name, const CorpusOptions& options) {
   return options.names.empty() ||
          std::any_of(options.names.begin(), options.names.end(),
                      [&](const std::string& end) { return name.ends_with(end); });
@@ -47,7 +44,7 @@ void find_files(const fs::path& folder, const std::string& prefix, const CorpusO
     if (is_folder && fs::exists(entry->path() / "metrics.jsonl", unreadable)) continue;
     if (is_folder) {
       if (!entry->is_symlink()) find_files(entry->path(), prefix + name + "/", options, found);
-    } else if (is_wanted(*entry, options)) {
+    } else if (is_wanted(name, options)) {
       found.paths.push_back(prefix + name);
     } else {
       ++found.skipped;
@@ -66,46 +63,41 @@ void append(Text& text, const std::string& s) {
   text.insert(text.end(), bytes.begin(), bytes.end());
 }
 
-// Appends the files to `text` and counts them in `corpus`.
+// Why a file is not read at all; "": it is.
+std::string why_unread(const fs::path& path, const CorpusOptions& options) {
+  std::error_code unreadable;  // a link that leads nowhere, or in a circle
+  if (!fs::is_regular_file(path, unreadable)) return "not a file";
+  const auto size = static_cast<std::int64_t>(fs::file_size(path));
+  if (size <= options.largest_file_bytes) return "";
+  return fmt::format("{} bytes, more than {}", size, options.largest_file_bytes);
+}
+
+// Appends the files to `text`, notes where each but the first begins, and counts them in `corpus`.
 void read_folder(const std::string& folder, const CorpusOptions& options, Text& text,
-                 Corpus& corpus) {
+                 std::vector<std::int64_t>& seams, Corpus& corpus) {
   Found found;
   find_files(folder, "", options, found);
   std::sort(found.paths.begin(), found.paths.end());
   corpus.skipped = found.skipped;
   for (const std::string& path : found.paths) {
-    const std::string file = read_file((fs::path(folder) / path).string());
-    if (file.empty() || !is_text(bytes_of(file))) {
-      ++corpus.skipped;
+    const fs::path whole = fs::path(folder) / path;
+    std::string why = why_unread(whole, options);
+    const std::string file = why.empty() ? read_file(whole.string()) : "";
+    if (why.empty()) why = why_no_text(bytes_of(file));
+    if (!why.empty()) {
+      corpus.left_out.push_back(path + ": " + why);
       continue;
     }
+    if (corpus.files > 0) seams.push_back(std::ssize(text));
     append(text, "// ==== " + path + " ====\n");
     append(text, file);
     if (!file.ends_with('\n')) text.push_back('\n');
     ++corpus.files;
   }
   if (corpus.files == 0)
-    fail(fmt::format(
-        "corpus {}: the folder holds no text file: found 0 suitable files and {} others, "
-        "expected files of UTF-8 text",
-        folder, corpus.skipped));
-}
-
-// The length of the UTF-8 sequence that begins with `lead`, 0 if none does.
-std::size_t sequence_length(std::uint8_t lead) {
-  if (lead < 0x80) return lead == 0 ? 0 : 1;
-  if (lead < 0xc2) return 0;  // a continuation, or an overlong form of ASCII
-  if (lead < 0xe0) return 2;
-  if (lead < 0xf0) return 3;
-  return lead < 0xf5 ? 4 : 0;
-}
-
-// The second byte has a narrower range after four leads: overlong forms, surrogates, above
-// U+10FFFF.
-bool is_second(std::uint8_t lead, std::uint8_t byte) {
-  const std::uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-  const std::uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-  return byte >= low && byte <= high;
+    fail(fmt::format("corpus {}: the folder holds no text file: found {} with other names{}{}",
+                     folder, corpus.skipped, corpus.left_out.empty() ? "" : "; ",
+                     left_out_remark(corpus)));
 }
 
 }  // namespace
@@ -122,54 +114,80 @@ Corpus read_corpus(const std::string& path, const CorpusOptions& options) {
   if (status.type() == fs::file_type::none)
     fail(fmt::format("corpus {}: cannot be read: {}", path, reason.message()));
   Text text;
+  std::vector<std::int64_t> seams;
   Corpus found;
   if (fs::is_directory(status)) {
-    read_folder(path, options, text, found);
+    read_folder(path, options, text, seams, found);
   } else if (fs::is_regular_file(status)) {
     append(text, read_file(path));
     found.files = 1;
-    if (text.empty())
-      fail(fmt::format("corpus {}: the file is empty: found 0 bytes, expected text", path));
+    const std::string why = why_no_text(text);
+    if (!why.empty()) fail(fmt::format("corpus {}: {}, expected text", path, why));
   } else {
     fail(fmt::format("corpus {}: is neither a file nor a folder", path));
   }
-  Corpus corpus = split_text(text);
+  Corpus corpus = split_text(text, seams);
   corpus.files = found.files;
   corpus.skipped = found.skipped;
+  corpus.left_out = std::move(found.left_out);
   return corpus;
 }
 
-Corpus split_text(std::span<const std::uint8_t> text) {
+Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64_t> seams) {
   Corpus corpus;
   corpus.files = 1;
   corpus.hash = checksum(text);
-  const auto take = [&](Text& part, std::int64_t begin, std::int64_t end) {
+  auto seam = seams.begin();
+  const auto take = [&](Text& part, std::vector<std::int64_t>& part_seams, std::int64_t begin,
+                        std::int64_t end) {
+    // A seam belongs to the part that has the byte before it.
+    for (; seam != seams.end() && *seam <= end; ++seam)
+      part_seams.push_back(std::ssize(part) + *seam - begin);
     part.insert(part.end(), text.begin() + begin, text.begin() + end);
+  };
+  const auto take_training = [&](std::int64_t begin, std::int64_t end) {
+    take(corpus.training, corpus.training_seams, begin, end);
+  };
+  const auto take_validation = [&](std::int64_t begin, std::int64_t end) {
+    take(corpus.validation, corpus.validation_seams, begin, end);
   };
   const auto size = static_cast<std::int64_t>(text.size());
   constexpr std::int64_t kBlock = Corpus::kBlockBytes, kEvery = Corpus::kValidationEvery;
   if (size < kEvery * kBlock) {
-    const std::int64_t seam = size - size / kEvery;
-    take(corpus.training, 0, seam);
-    take(corpus.validation, seam, size);
+    const std::int64_t middle = size - size / kEvery;
+    take_training(0, middle);
+    take_validation(middle, size);
     return corpus;
   }
-  for (std::int64_t i = 0; i * kBlock < size; ++i)
-    take(i % kEvery == kEvery - 1 ? corpus.validation : corpus.training, i * kBlock,
-         std::min(size, (i + 1) * kBlock));
+  for (std::int64_t i = 0; i * kBlock < size; ++i) {
+    const std::int64_t begin = i * kBlock, end = std::min(size, begin + kBlock);
+    if (i % kEvery == kEvery - 1)
+      take_validation(begin, end);
+    else
+      take_training(begin, end);
+  }
   return corpus;
 }
 
-bool is_text(std::span<const std::uint8_t> bytes) {
-  for (std::size_t i = 0; i < bytes.size();) {
-    const std::size_t length = sequence_length(bytes[i]);
-    if (length == 0 || i + length > bytes.size()) return false;
-    if (length > 1 && !is_second(bytes[i], bytes[i + 1])) return false;
-    for (std::size_t k = 2; k < length; ++k)
-      if (bytes[i + k] < 0x80 || bytes[i + k] > 0xbf) return false;
-    i += length;
-  }
-  return true;
+std::string why_no_text(std::span<const std::uint8_t> bytes) {
+  if (bytes.empty()) return "empty";
+  const auto begins = [&](std::uint8_t a, std::uint8_t b) {
+    return bytes.size() >= 2 && bytes[0] == a && bytes[1] == b;
+  };
+  if (begins(0xff, 0xfe) || begins(0xfe, 0xff))
+    return "UTF-16 (iconv -f UTF-16 -t UTF-8 changes it)";
+  const auto nul = std::find(bytes.begin(), bytes.end(), 0);
+  return nul == bytes.end() ? "" : fmt::format("a NUL at byte {}", nul - bytes.begin());
+}
+
+std::string left_out_remark(const Corpus& corpus) {
+  constexpr std::size_t kNamed = 3;
+  const std::size_t count = corpus.left_out.size(), named = std::min(count, kNamed);
+  if (count == 0) return "";
+  return fmt::format("{} file{} left out, being no text: {}{}", count, count == 1 ? " is" : "s are",
+                     fmt::join(corpus.left_out.begin(),
+                               corpus.left_out.begin() + static_cast<std::ptrdiff_t>(named), "; "),
+                     count > named ? "; ..." : "");
 }
 
 }  // namespace aisc

@@ -10,10 +10,10 @@ namespace aisc {
 
 // Which files of a folder tree belong to the corpus. Left out always: names that begin with a dot,
 // folders named build or runs or that hold a run (metrics.jsonl), links to folders (so a circle of
-// links ends), and what is not UTF-8 text.
+// links ends), and what is no text (why_no_text).
 struct CorpusOptions {
   std::vector<std::string> names{};  // how a file's name may end (".md"); empty: all files
-  std::int64_t largest_file_bytes = std::int64_t{256} << 20;  // larger files are left out
+  std::int64_t largest_file_bytes = std::int64_t{1} << 60;  // larger files are left out
 };
 
 // The choice for the course's own tree: its prose, which is handouts and documents. It reads as
@@ -29,22 +29,31 @@ struct Corpus {
 
   std::vector<std::uint8_t> training;
   std::vector<std::uint8_t> validation;
+  // Where one file of a folder ends and the next begins: before this byte of a part.
+  std::vector<std::int64_t> training_seams, validation_seams;
   std::int64_t files = 0;    // that the text consists of
-  std::int64_t skipped = 0;  // that the folder holds besides: other names, too large, not text
-  std::uint64_t hash = 0;    // of the whole text: equal where two runs saw the same
+  std::int64_t skipped = 0;  // that the folder holds besides, with other names
+  // Files that are left out for what they are, in the order of their paths, and why.
+  std::vector<std::string> left_out;
+  std::uint64_t hash = 0;  // of the whole text: equal where two runs saw the same
 };
 
-// Reads `path`. A file is taken as it is. The files of a folder come in the order of their paths,
-// compared byte by byte, so every machine reads the same text; before each stands a line with its
-// path, "// ==== common/core/tensor.h ====", so that a model can see where files begin.
+// Reads `path`, a text file or a folder of them, byte for byte. The files of a folder come in the
+// order of their paths, compared byte by byte, so every machine reads the same text; before each
+// stands a line with its path, "// ==== common/core/tensor.h ====", so that a model can see where
+// files begin.
 // Throws Error: the path does not exist, is neither file nor folder, is unreadable or holds no
-// text.
+// text, and why.
 Corpus read_corpus(const std::string& path, const CorpusOptions& options = {});
 
-// The rule above, for a text at hand: files is 1.
-Corpus split_text(std::span<const std::uint8_t> text);
+// The rule above, for a text at hand: files is 1. `seams`: bytes of it before which a file begins.
+Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64_t> seams = {});
 
-// True for UTF-8 without NUL bytes.
-bool is_text(std::span<const std::uint8_t> bytes);
+// Text is bytes without NUL, in UTF-8 or any other encoding of 8-bit units: a model reads bytes.
+// Why these are none, with the place; "" for text.
+std::string why_no_text(std::span<const std::uint8_t> bytes);
+
+// A line for the user where files were left out: how many, and the first few; else "".
+std::string left_out_remark(const Corpus& corpus);
 
 }  // namespace aisc

@@ -49,9 +49,25 @@ class CorpusTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(CorpusTest, AFileIsTakenAsItIs) {
-  const std::string bytes("\xff not UTF-8, with a \0 in it", 27);
-  EXPECT_EQ(whole_text(read_corpus(put("data.bin", bytes))), bytes);
+// Alone and in a folder: the same bytes, or the same reason.
+TEST_F(CorpusTest, AFileIsTakenByteForByteOrNotAtAll) {
+  const std::string cut("caf\xc3"), latin("latin \xe9"), plain("plain");
+  for (const std::string& bytes : {cut, latin, plain}) {
+    const std::string path = put("folder/data.txt", bytes);
+    EXPECT_EQ(whole_text(read_corpus(path)), bytes);
+    EXPECT_EQ(whole_text(read_corpus((folder_ / "folder").string())),
+              "// ==== data.txt ====\n" + bytes + "\n");
+  }
+  const std::string zero("zero \0 byte", 11), wide("\xff\xfe\x61\x62");
+  for (const auto& [bytes, why] : {std::pair{zero, "a NUL at byte 5"}, std::pair{wide, "UTF-16"},
+                                   std::pair{std::string(), "empty"}}) {
+    const std::string path = put("folder/data.txt", bytes);
+    EXPECT_NE(message_of([&] { read_corpus(path); }).find(path + ": " + why), std::string::npos);
+    EXPECT_NE(message_of([&] {
+                read_corpus((folder_ / "folder").string());
+              }).find(std::string("data.txt: ") + why),
+              std::string::npos);
+  }
 }
 
 TEST_F(CorpusTest, FilesComeInTheOrderOfTheirPathsEachUnderItsName) {
@@ -77,15 +93,25 @@ TEST_F(CorpusTest, FoldersBuildAndRunsAreLeftOutAnywhere) {
             "// ==== kept.txt ====\nkept\n// ==== sub/runs.txt ====\na file may be called so\n");
 }
 
-TEST_F(CorpusTest, WhatIsLeftOutForItsContentsIsCounted) {
+TEST_F(CorpusTest, WhatIsLeftOutIsCountedAndNamedWithTheReason) {
   put("a.txt", "kept\n");
+  EXPECT_EQ(left_out_remark(read_corpus(folder_.string())), "");
   put("b.txt", std::string("zero \0 byte", 11));
-  put("c.txt", "latin \xe9\n");
+  EXPECT_EQ(left_out_remark(read_corpus(folder_.string())),
+            "1 file is left out, being no text: b.txt: a NUL at byte 5");
+  put("c.txt", std::string("\xfe\xff\0a", 4));
   put("d.txt", std::string(101, 'x'));
   put("e.txt", "");
+  fs::create_symlink(folder_ / "nowhere", folder_ / "f");
   const Corpus corpus = read_corpus(folder_.string(), {.largest_file_bytes = 100});
   EXPECT_EQ(corpus.files, 1);
-  EXPECT_EQ(corpus.skipped, 4);
+  EXPECT_EQ(corpus.skipped, 0);
+  EXPECT_EQ(corpus.left_out,
+            (std::vector<std::string>{
+                "b.txt: a NUL at byte 5", "c.txt: UTF-16 (iconv -f UTF-16 -t UTF-8 changes it)",
+                "d.txt: 101 bytes, more than 100", "e.txt: empty", "f: not a file"}));
+  EXPECT_TRUE(left_out_remark(corpus).starts_with("5 files are left out, being no text: b.txt:"));
+  EXPECT_TRUE(left_out_remark(corpus).ends_with("101 bytes, more than 100; ..."));
 }
 
 TEST_F(CorpusTest, TheCoursesProseIsHandoutsAndDocuments) {
@@ -116,12 +142,11 @@ TEST_F(CorpusTest, AnErrorNamesThePathWhatWasFoundAndWhatIsExpected) {
   EXPECT_EQ(message_of([&] { read_corpus("/no/such/path"); }),
             "corpus /no/such/path: does not exist, expected a text file or a folder");
   const std::string empty = put("empty", "");
-  EXPECT_EQ(message_of([&] { read_corpus(empty); }),
-            "corpus " + empty + ": the file is empty: found 0 bytes, expected text");
+  EXPECT_EQ(message_of([&] { read_corpus(empty); }), "corpus " + empty + ": empty, expected text");
   EXPECT_EQ(message_of([&] { read_corpus(folder_.string()); }),
             "corpus " + folder_.string() +
-                ": the folder holds no text file: found 0 suitable files and 1 others, expected "
-                "files of UTF-8 text");
+                ": the folder holds no text file: found 0 with other names; 1 file is left out, "
+                "being no text: empty: empty");
   const std::string pipe = (folder_ / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(message_of([&] { read_corpus(pipe); }),
@@ -177,22 +202,19 @@ TEST(SplitText, HashIsFnv1a) {
   EXPECT_EQ(split_text(as_bytes("a")).hash, 0xe6c632b61e964e1fu);  // the published value
 }
 
-TEST(IsText, KnowsUtf8) {
-  const auto is = [](const std::string& s) { return is_text(as_bytes(s)); };
-  for (const char* good : {"", "plain\n", "\u00e9", "\u20ac", "\U0001F600", "\u0800", "\uD7FF",
-                           "\U00010000", "\U0010FFFF"})
-    EXPECT_TRUE(is(good)) << good;
-  EXPECT_FALSE(is(std::string("a\0b", 3)));
-  EXPECT_FALSE(is("\x80"));              // a continuation without its lead
-  EXPECT_FALSE(is("\xc3"));              // cut off
-  EXPECT_FALSE(is("\xc3x"));             // no continuation
-  EXPECT_FALSE(is("\xe2\x82x"));         // no second continuation
-  EXPECT_FALSE(is("\xc0\xaf"));          // overlong
-  EXPECT_FALSE(is("\xe0\x9f\xbf"));      // overlong
-  EXPECT_FALSE(is("\xf0\x8f\xbf\xbf"));  // overlong
-  EXPECT_FALSE(is("\xed\xa0\x80"));      // a surrogate
-  EXPECT_FALSE(is("\xf4\x90\x80\x80"));  // above U+10FFFF
-  EXPECT_FALSE(is("\xff"));
+// Seams lie where the byte before them lies, whichever part that is.
+TEST(SplitText, KeepsWhereFilesBegin) {
+  std::vector<std::uint8_t> text(20 * 1024);
+  const std::int64_t kBlock = 1024;
+  const std::vector<std::int64_t> seams{1,           9 * kBlock,      9 * kBlock + 1,
+                                        10 * kBlock, 10 * kBlock + 5, 20 * kBlock - 1};
+  const Corpus corpus = split_text(text, seams);
+  EXPECT_EQ(corpus.training_seams, (std::vector<std::int64_t>{1, 9 * kBlock, 9 * kBlock + 5}));
+  EXPECT_EQ(corpus.validation_seams, (std::vector<std::int64_t>{1, kBlock, 2 * kBlock - 1}));
+  const std::vector<std::int64_t> of_few{95, 96};
+  const Corpus few = split_text({text.data(), 105}, of_few);
+  EXPECT_EQ(few.training_seams, std::vector<std::int64_t>{95});
+  EXPECT_EQ(few.validation_seams, std::vector<std::int64_t>{1});
 }
 
 }  // namespace
