@@ -100,7 +100,7 @@ void Dataset::take_files(const std::string& training, const std::string& validat
     validation_ = training_.part(seam, training_.size());
     training_ = training_.part(0, seam);
   } else {
-    files_.emplace_back(validation);  // the first one's mapping stays where it is
+    files_.emplace_back(validation);  // the first one's file stays where it is
     validation_ = files_.back().tokens();
   }
   description_ =
@@ -128,8 +128,9 @@ std::int64_t Dataset::vocabulary() const {
 double Dataset::bytes_per_token(TokenView tokens) const {
   if (!tokenizer_ || tokens.size() == 0) return 0;
   std::int64_t bytes = 0;
-  for (std::int64_t i = 0; i < tokens.size(); ++i)
-    bytes += std::ssize(tokenizer_->bytes_of(tokens[i]));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens.size()));
+  tokens.copy(0, tokens.size(), ids.data());
+  for (const std::int32_t id : ids) bytes += std::ssize(tokenizer_->bytes_of(id));
   return static_cast<double>(bytes) / static_cast<double>(tokens.size());
 }
 

@@ -18,6 +18,7 @@
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/flags/command_line.h"
+#include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 
 namespace aisc {
@@ -288,6 +289,17 @@ void require_threads(Options& o, int argc, const char* const* argv) {
     o.threads = std::min<decltype(o.threads)>(o.threads, static_cast<decltype(o.threads)>(most));
 }
 
+// CLI11 would wait at a named pipe, and read a device for ever.
+void require_config_file(int argc, const char* const* argv) {
+  constexpr std::string_view kFlag = "--config";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == kFlag && i + 1 < argc) ReadableFile{argv[i + 1]};
+    if (word.starts_with(std::string(kFlag) + "="))
+      ReadableFile{std::string(word.substr(kFlag.size() + 1))};
+  }
+}
+
 // CLI11 says what it could not parse ("INI was not able to parse X"), not where, nor what it
 // expected.
 std::string config_refusal(CLI::App& app, const CLI::ConfigError& e) {
@@ -332,6 +344,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
   add_sample(app, o);
   add_virtual_time(app, o);
   try {
+    require_config_file(argc, argv);
     app.parse(arguments(earlier, argc, argv));
     for (const CLI::Option* option : app.get_options())
       if (!option->empty()) {

@@ -240,6 +240,10 @@ std::string report_html(const std::string& data_json) {
   Json data = parsed(data_json);
   smooth(data["rows"]);
   data["summary"] = summary(data["rows"]);
+  if (data.contains("totals")) {  // of a run so long that not all of its rows are here
+    data["summary"].update(data["totals"]);
+    data.erase("totals");
+  }
   data["rows"] = thinned_rows(data["rows"]);
   data["memory"] = thinned_memory(array_of(data, "memory"));
   data["samples"] = thinned_samples(array_of(data, "samples"));

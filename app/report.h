@@ -21,6 +21,7 @@ namespace aisc {
 //                      seconds, validation_loss, peak_bytes: {purpose: bytes, total}}], in the
 //                    order of the steps; validation_loss only where the model was evaluated; a
 //                    utilisation that is null or above 1 is of a peak that was disturbed
+//   totals           {row_count, seconds, peak_bytes} of all rows, where not all are here
 //   parts            {part: seconds of the whole run; on a GPU of the steps that were traced}
 //   memory           [{seconds, part, name, live_bytes: {purpose: bytes}}], in the order of time,
 //                    over one step: what is alive from then on, and who is at work

@@ -1,6 +1,7 @@
 #include "app/report_data.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -47,11 +48,22 @@ std::vector<StepRow> with_final_peaks(const RunLog& log) {
   std::vector<StepRow> rows = log.rows();
   double peak = 0;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
-    if (ends.contains(row->step)) peak = 0;
+    while (!ends.empty() && row->step <= *ends.rbegin()) {
+      peak = 0;
+      ends.erase(std::prev(ends.end()));
+    }
     peak = std::max(peak, row->peak_flops);
     row->peak_flops = peak;
   }
   return rows;
+}
+
+Json totals_of(const LogTotals& totals) {
+  Json peaks;
+  for (std::size_t p = 0; p < kPurposeCount; ++p)
+    peaks[name_of(static_cast<Purpose>(p))] = totals.peak_bytes[p];
+  peaks["total"] = totals.peak_bytes[kPurposeCount];
+  return {{"row_count", totals.rows}, {"seconds", totals.seconds}, {"peak_bytes", peaks}};
 }
 
 // Rows of [part, name, begin, end], in seconds from the first of all.
@@ -106,6 +118,7 @@ std::string report_data(const RunFacts& facts, const std::string& status, const 
                     {"repeated", facts.repeated}}},
                   {"config", Json::parse(facts.config)},
                   {"rows", std::move(rows)},
+                  {"totals", totals_of(log.totals())},
                   {"parts", trace.seconds_by_part()},
                   {"memory", memory_of(last_step(trace))},
                   {"timeline", timeline_of(timeline)},

@@ -140,7 +140,9 @@ void Run::take_up(const Checkpoint& checkpoint) {
 }
 
 void Run::go_on(const Checkpoint& checkpoint, const RunState& before) {
-  log_.emplace(folder_, checkpoint.step);
+  const std::string later = make_superseded_folder(folder_, checkpoint.step);
+  log_.emplace(folder_, checkpoint.step, later);
+  for (const std::string& remark : log_->remarks()) say(remark);
   for (const StepRow& row : log_->rows())
     if (row.evaluated()) validation_loss_ = row.validation_loss;
   std::string event = fmt::format("resumed after step {}", checkpoint.step);
@@ -148,6 +150,10 @@ void Run::go_on(const Checkpoint& checkpoint, const RunState& before) {
     event += fmt::format("; {} {} -> {}", change.flag, change.before, change.now);
   if (before.corpus_hash != state_.corpus_hash) event += "; another corpus";
   say(fmt::format("Going on with {}: {}", checkpoint.path, event));
+  if (!later.empty()) {
+    supersede_checkpoints(folder_, checkpoint.step, later);
+    say("Checkpoints of later steps, and what the log has of these, are now in " + later);
+  }
   log_->append(Note{checkpoint.step, "event", event});
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "common/core/error.h"
+#include "formats/checkpoint.h"
 
 namespace aisc {
 namespace {
@@ -38,6 +39,26 @@ std::string make_run_folder(const std::string& path) {
   fs::create_directories(path, error);
   if (error) fail("--out " + path + ": cannot be made: " + error.message());
   return path;
+}
+
+std::string make_superseded_folder(const std::string& run, std::int64_t step) {
+  if (checkpoints_after(run + "/checkpoints", step).empty()) return "";
+  const std::string base = fmt::format("{}/superseded/after_step_{:06}", run, step);
+  std::error_code error;
+  fs::create_directories(run + "/superseded", error);
+  std::string path = base;
+  for (int i = 2; !error && !fs::create_directory(path, error); ++i)
+    path = fmt::format("{}_{}", base, i);
+  if (error) fail(path + ": cannot be made: " + error.message());
+  return path;
+}
+
+void supersede_checkpoints(const std::string& run, std::int64_t step, const std::string& folder) {
+  for (const std::string& path : checkpoints_after(run + "/checkpoints", step)) {
+    std::error_code error;
+    fs::rename(path, folder + "/" + fs::path(path).filename().string(), error);
+    if (error) fail(path + ": cannot be moved to " + folder + ": " + error.message());
+  }
 }
 
 }  // namespace aisc

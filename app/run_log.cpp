@@ -4,8 +4,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "common/core/error.h"
@@ -50,36 +55,58 @@ Note note_of(const std::string& line, const std::string& name) {
   fail(name + ": expected \"sample\" or \"event\" as a text");
 }
 
-// The lines of a file up to `last_step`, as `parse` reads them. A last line that lacks its end was
-// cut off by a crash, and is left out.
-template <class T, class F>
-std::vector<T> read_lines(const std::string& path, std::int64_t last_step, F parse) {
-  std::vector<T> found;
-  const std::string text = read_file(path);
-  std::size_t begin = 0;
-  for (int number = 1; begin < text.size(); ++number) {
-    const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;
-    T row = parse(text.substr(begin, end - begin), fmt::format("{}: line {}", path, number));
-    if (row.step <= last_step) found.push_back(std::move(row));
-    begin = end + 1;
+// Of each of so many groups of neighbours the rows of the lowest and of the highest loss, and the
+// first and the last row of all. A loss that is no number counts as the highest. Evaluations stay,
+// all of them where they are few.
+std::vector<StepRow> thinned(const std::vector<StepRow>& rows, std::size_t groups) {
+  const auto height = [](double loss) {
+    return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+  };
+  const auto evaluations =
+      std::count_if(rows.begin(), rows.end(), [](const StepRow& row) { return row.evaluated(); });
+  const bool all_evaluations = static_cast<std::size_t>(evaluations) <= groups;
+  std::vector<bool> stays(rows.size());
+  stays.front() = stays.back() = true;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const std::size_t begin = g * rows.size() / groups, end = (g + 1) * rows.size() / groups;
+    std::size_t low = begin, high = begin, best = rows.size();
+    for (std::size_t i = begin; i < end; ++i) {
+      if (height(rows[i].loss) < height(rows[low].loss)) low = i;
+      if (height(rows[i].loss) > height(rows[high].loss)) high = i;
+      if (!rows[i].evaluated()) continue;
+      if (all_evaluations) stays[i] = true;
+      if (best == rows.size() || rows[i].validation_loss < rows[best].validation_loss) best = i;
+    }
+    stays[low] = stays[high] = true;
+    if (best < rows.size()) stays[best] = true;
   }
-  return found;
+  std::vector<StepRow> kept;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (stays[i]) kept.push_back(rows[i]);
+  return kept;
 }
 
-template <class T, class F>
-std::string joined(const std::vector<T>& rows, F line_of) {
-  std::string text;
-  for (const T& row : rows) text += line_of(row) + "\n";
-  return text;
+// Calls f(line, its number) for each line of a file, one at a time in memory. A last line that
+// lacks its end was cut off by a crash, and is left out.
+template <class F>
+void for_each_line(const std::string& path, F f) {
+  const auto file = open_stream(path, 'r');
+  char* line = nullptr;
+  std::size_t room = 0;
+  const std::unique_ptr<char*, void (*)(char**)> owner(&line, [](char** l) { std::free(*l); });
+  for (std::int64_t number = 1;; ++number) {
+    const ssize_t length = getline(&line, &room, file.get());
+    if (length <= 0 || line[length - 1] != '\n') break;
+    f(std::string(line, static_cast<std::size_t>(length - 1)), number);
+  }
+  if (std::ferror(file.get())) fail(path + ": cannot be read: " + std::strerror(errno));
 }
 
-// Not for programs that this one becomes: a lock belongs to whoever has the file open.
-std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_to_append(const std::string& path) {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "abe"),
-                                                       std::fclose);
-  if (!file) fail(path + ": cannot be written: " + std::strerror(errno));
-  return file;
+// A name beside `path` that nothing has.
+std::string name_aside(const std::string& path) {
+  std::string name = path + ".damaged";
+  for (int i = 2; std::filesystem::exists(name); ++i) name = fmt::format("{}.damaged.{}", path, i);
+  return name;
 }
 
 }  // namespace
@@ -125,7 +152,7 @@ StepRow step_row(const std::string& text, const std::string& name) {
   return row;
 }
 
-RunLock::RunLock(const std::string& folder) : file_(open_to_append(folder + "/lock")) {
+RunLock::RunLock(const std::string& folder) : file_(open_stream(folder + "/lock", 'a')) {
   if (flock(fileno(file_.get()), LOCK_EX | LOCK_NB) != 0)
     fail(errno == EWOULDBLOCK ? folder + ": another process is writing to this run"
                               : folder + "/lock: cannot be locked: " + std::strerror(errno));
@@ -134,16 +161,50 @@ RunLock::RunLock(const std::string& folder) : file_(open_to_append(folder + "/lo
 RunLog::RunLog(const std::string& folder)
     : rows_path_(folder + "/metrics.jsonl"),
       notes_path_(folder + "/notes.jsonl"),
-      rows_file_(open_to_append(rows_path_)),
-      notes_file_(open_to_append(notes_path_)) {}
+      rows_file_(open_stream(rows_path_, 'a')),
+      notes_file_(open_stream(notes_path_, 'a')) {}
 
-RunLog::RunLog(const std::string& folder, std::int64_t last_step) : RunLog(folder) {
-  rows_ = read_lines<StepRow>(rows_path_, last_step, step_row);
-  notes_ = read_lines<Note>(notes_path_, last_step, note_of);
-  write_file(rows_path_, joined(rows_, [](const StepRow& row) { return to_json(row); }));
-  write_file(notes_path_, joined(notes_, [](const Note& note) { return to_json(note); }));
-  rows_file_ = open_to_append(rows_path_);
-  notes_file_ = open_to_append(notes_path_);
+RunLog::RunLog(const std::string& folder, std::int64_t last_step, const std::string& later)
+    : RunLog(folder) {
+  take_up<StepRow>(rows_path_, last_step, later, step_row);
+  take_up<Note>(notes_path_, last_step, later, note_of);
+  rows_file_ = open_stream(rows_path_, 'a');
+  notes_file_ = open_stream(notes_path_, 'a');
+}
+
+// One pass: lines up to `last_step` are kept and copied as they are, later ones go to `later`.
+template <class T, class F>
+void RunLog::take_up(const std::string& path, std::int64_t last_step, const std::string& later,
+                     F parse) {
+  AtomicFile copy(path);
+  std::optional<AtomicFile> rest;
+  if (!later.empty()) rest.emplace(later + path.substr(path.rfind('/')));
+  std::int64_t damaged = 0;
+  std::string first_damage;
+  for_each_line(path, [&](const std::string& line, std::int64_t number) {
+    std::optional<T> item;
+    try {
+      item = parse(line, fmt::format("{}: line {}", path, number));
+    } catch (const Error& e) {
+      if (damaged++ == 0) first_damage = e.what();
+      return;
+    }
+    const std::string text = line + "\n";
+    if (item->step > last_step) {
+      if (rest) rest->write(text.data(), text.size());
+      return;
+    }
+    keep(*item);
+    copy.write(text.data(), text.size());
+  });
+  if (rest) rest->commit();
+  if (damaged > 0) {
+    const std::string aside = name_aside(path);
+    std::filesystem::copy_file(path, aside);
+    remarks_.push_back(fmt::format("{}; {} damaged line{} left out, and the file as it was is {}",
+                                   first_damage, damaged, damaged == 1 ? " is" : "s are", aside));
+  }
+  copy.commit();
 }
 
 void RunLog::write(const File& file, const std::string& line, const std::string& path) {
@@ -161,12 +222,28 @@ void RunLog::sync() {
 
 void RunLog::append(const StepRow& row) {
   write(rows_file_, to_json(row), rows_path_);
-  rows_.push_back(row);
+  keep(row);
 }
 
 void RunLog::append(const Note& note) {
   write(notes_file_, to_json(note), notes_path_);
+  keep(note);
+}
+
+void RunLog::keep(const StepRow& row) {
+  ++totals_.rows;
+  totals_.seconds += row.seconds;
+  for (std::size_t p = 0; p < row.peak_bytes.size(); ++p)
+    totals_.peak_bytes[p] = std::max(totals_.peak_bytes[p], row.peak_bytes[p]);
+  rows_.push_back(row);
+  if (rows_.size() > kMostRows) rows_ = thinned(rows_, kMostRows / 8);
+}
+
+void RunLog::keep(const Note& note) {
   notes_.push_back(note);
+  if (notes_.size() <= kMostNotes) return;
+  bool odd = false;  // the first sample stays
+  std::erase_if(notes_, [&](const Note& n) { return n.kind == "sample" && (odd = !odd, !odd); });
 }
 
 }  // namespace aisc

@@ -49,15 +49,28 @@ class RunLock {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
 };
 
-// metrics.jsonl and notes.jsonl in a run's folder, line by line, and the same in memory. Every line
-// is handed to the system at once, so that it survives the process, and with sync() the machine.
+// What is known of all rows, also of those that are no longer kept.
+struct LogTotals {
+  std::int64_t rows = 0;
+  double seconds = 0;
+  std::array<std::int64_t, kPurposeCount + 1> peak_bytes{};  // the highest
+};
+
+// metrics.jsonl and notes.jsonl in a run's folder, line by line, and the same in memory, thinned
+// where the run is long. Every line is handed to the system at once, so that it survives the
+// process, and with sync() the machine.
 class RunLog {
  public:
+  // Of longer runs half of the rows are given up again and again: of neighbours those of the lowest
+  // and the highest loss stay, and evaluations. Of samples every other one.
+  static constexpr std::size_t kMostRows = 8000, kMostNotes = 1000;
+
   // Begins new files in `folder`, or goes on after `last_step`: rows and notes of later steps,
-  // which a run that was killed had taken after its checkpoint, are cut off. The caller holds the
-  // folder's RunLock. Throws Error: files that cannot be read, or are damaged (file and line).
+  // which a run had taken after that, are cut off; with `later`, a folder, they are kept there. A
+  // file with lines that are damaged stays beside the new one under another name. The caller holds
+  // the folder's RunLock. Throws Error: files that cannot be read or written.
   explicit RunLog(const std::string& folder);
-  RunLog(const std::string& folder, std::int64_t last_step);
+  RunLog(const std::string& folder, std::int64_t last_step, const std::string& later = "");
 
   void append(const StepRow& row);
   void append(const Note& note);
@@ -65,14 +78,23 @@ class RunLog {
 
   const std::vector<StepRow>& rows() const { return rows_; }
   const std::vector<Note>& notes() const { return notes_; }
+  const LogTotals& totals() const { return totals_; }
+  // Lines for the user: what was damaged, and where it is.
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
   using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
   static void write(const File& file, const std::string& line, const std::string& path);
+  void keep(const StepRow& row);
+  void keep(const Note& note);
+  template <class T, class F>
+  void take_up(const std::string& path, std::int64_t last_step, const std::string& later, F parse);
 
   std::string rows_path_, notes_path_;
   std::vector<StepRow> rows_;
   std::vector<Note> notes_;
+  LogTotals totals_;
+  std::vector<std::string> remarks_;
   File rows_file_, notes_file_;
 };
 

@@ -196,6 +196,14 @@ std::optional<Checkpoint> newest_intact(const std::string& checkpoints,
   return std::nullopt;
 }
 
+std::vector<std::string> checkpoints_after(const std::string& checkpoints, std::int64_t step) {
+  std::vector<std::string> paths = list_checkpoints(checkpoints);
+  std::erase_if(paths, [&](const std::string& path) {
+    return *step_of(fs::path(path).filename().string()) <= step;
+  });
+  return paths;
+}
+
 void remove_checkpoints(const std::string& checkpoints, std::int64_t step, std::int64_t keep) {
   for (const std::string& path : list_checkpoints(checkpoints)) {
     const bool given_up = *step_of(fs::path(path).filename().string()) > step;

@@ -63,6 +63,9 @@ std::vector<std::string> list_checkpoints(const std::string& checkpoints);
 std::optional<Checkpoint> newest_intact(const std::string& checkpoints,
                                         const std::function<void(const std::string&)>& say);
 
+// The checkpoints of more than `step` steps, the newest first, intact or not.
+std::vector<std::string> checkpoints_after(const std::string& checkpoints, std::int64_t step);
+
 // Keeps the `keep` newest checkpoints of at most `step` steps. Those of more steps, which a run
 // that went back to an earlier one has given up, go first. What cannot be removed stays: nothing
 // depends on it.

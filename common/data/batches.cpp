@@ -24,10 +24,11 @@ template <class Start>
 Batch gather(Device& device, const TokenView& text, std::int64_t B, std::int64_t T, Start start) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(B * T));  // (B, T)
   std::vector<std::int32_t> targets(tokens.size());                   // (B, T)
+  std::vector<std::int32_t> window(static_cast<std::size_t>(T + 1));
   for (std::int64_t b = 0; b < B; ++b) {
-    const std::int64_t first = start(b);
-    text.copy(first, T, tokens.data() + b * T);
-    text.copy(first + 1, T, targets.data() + b * T);
+    text.copy(start(b), T + 1, window.data());
+    std::copy_n(window.begin(), T, tokens.begin() + b * T);
+    std::copy_n(window.begin() + 1, T, targets.begin() + b * T);
   }
   CpuDevice host;
   const Shape shape{B, T};

@@ -45,6 +45,7 @@ TokenView TokenView::part(std::int64_t begin, std::int64_t end) const {
   TokenView view = *this;
   if (bytes_) view.bytes_ += begin;
   if (pairs_) view.pairs_ += begin;
+  if (file_) view.first_ += 2 * begin;
   view.size_ = end - begin;
   return view;
 }
@@ -52,6 +53,14 @@ TokenView TokenView::part(std::int64_t begin, std::int64_t end) const {
 void TokenView::copy(std::int64_t begin, std::int64_t count, std::int32_t* to) const {
   if (bytes_) std::copy(bytes_ + begin, bytes_ + begin + count, to);
   if (pairs_) std::copy(pairs_ + begin, pairs_ + begin + count, to);
+  if (!file_) return;
+  std::array<std::uint16_t, 4096> piece;
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t some = std::min(count - done, std::ssize(piece));
+    file_->read(first_ + 2 * (begin + done), piece.data(), 2 * static_cast<std::size_t>(some));
+    std::copy_n(piece.begin(), some, to + done);
+    done += some;
+  }
 }
 
 TokenView::Summary TokenView::summary() const {
@@ -67,27 +76,43 @@ TokenView::Summary TokenView::summary() const {
   return summary;
 }
 
-TokenFile::TokenFile(const std::string& path)
-    : file_(path), tokens_(parse_token_file(file_.bytes(), path)) {}
+namespace {
 
-TokenView parse_token_file(std::span<const std::uint8_t> bytes, const std::string& name) {
-  constexpr auto kHeader = static_cast<std::size_t>(TokenFile::kHeaderBytes);
-  if (bytes.size() < kHeader)
+constexpr auto kHeader = static_cast<std::size_t>(TokenFile::kHeaderBytes);
+
+// How many tokens a file of `size` bytes has that begins with `header`.
+std::int64_t tokens_after(std::span<const std::uint8_t> header, std::size_t size,
+                          const std::string& name) {
+  if (size < kHeader)
     fail(fmt::format("{}: not a token file: found {} bytes, expected a header of {} bytes", name,
-                     bytes.size(), kHeader));
+                     size, kHeader));
   const auto expect = [&](std::size_t index, const char* what, std::int32_t expected) {
-    const std::int32_t found = header_value(bytes, index);
+    const std::int32_t found = header_value(header, index);
     if (found != expected)
       fail(fmt::format("{}: byte {}: the {} is {}, expected {} (llm.c's token files of uint16)",
                        name, 4 * index, what, found, expected));
   };
   expect(0, "magic number", TokenFile::kMagic);
   expect(1, "version", TokenFile::kVersion);
-  const std::int64_t count = header_value(bytes, 2);
-  const std::size_t payload = bytes.size() - kHeader;
+  const std::int64_t count = header_value(header, 2);
+  const std::size_t payload = size - kHeader;
   if (count < 0 || static_cast<std::uint64_t>(count) * 2 != payload)
     fail(fmt::format("{}: byte 8: the header promises {} tokens, {} bytes; found {} bytes after it",
                      name, count, 2 * count, payload));
+  return count;
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::string& path) : file_(std::make_unique<ReadableFile>(path)) {
+  std::array<std::uint8_t, kHeader> header{};
+  const auto size = static_cast<std::size_t>(file_->size());
+  file_->read(0, header.data(), std::min(size, header.size()));
+  tokens_ = {*file_, kHeaderBytes, tokens_after(header, size, path)};
+}
+
+TokenView parse_token_file(std::span<const std::uint8_t> bytes, const std::string& name) {
+  const std::int64_t count = tokens_after(bytes, bytes.size(), name);
   const std::uint8_t* first = bytes.data() + kHeader;
   if (reinterpret_cast<std::uintptr_t>(first) % alignof(std::uint16_t) != 0)
     fail(name + ": the bytes of a token file must begin at an even address");

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
@@ -106,12 +109,75 @@ TEST(RunLock, BelongsToOneProcessAtATime) {
       error_says([&] { RunLock{folder.path("nowhere")}; }, {"nowhere", "cannot be written"}));
 }
 
-TEST(RunLog, NamesTheLineThatIsDamaged) {
+// The rest is taken up, and the file as it was stays.
+TEST(RunLog, KeepsADamagedFileAsideAndGoesOn) {
   const TemporaryFolder folder;
   { RunLog log(folder.path()); }
-  write_file(folder.path("metrics.jsonl"),
-             to_json(row(1)) + "\nnonsense\n" + to_json(row(2)) + "\n");
-  EXPECT_TRUE(error_says([&] { RunLog(folder.path(), 3); }, {"metrics.jsonl: line 2", "not JSON"}));
+  const std::string damaged = to_json(row(1)) + "\nnonsense\n" + to_json(row(2)) + "\n{}\n";
+  for (const char* aside : {"metrics.jsonl.damaged", "metrics.jsonl.damaged.2"}) {
+    write_file(folder.path("metrics.jsonl"), damaged);
+    const RunLog log(folder.path(), 3);
+    EXPECT_EQ(log.rows().size(), 2u);
+    ASSERT_EQ(log.remarks().size(), 1u);
+    for (const char* said :
+         {"metrics.jsonl: line 2", "not JSON", "2 damaged lines are left out", aside})
+      EXPECT_NE(log.remarks()[0].find(said), std::string::npos) << log.remarks()[0];
+    EXPECT_EQ(read_file(folder.path(aside)), damaged);
+    EXPECT_EQ(read_file(folder.path("metrics.jsonl")),
+              to_json(row(1)) + "\n" + to_json(row(2)) + "\n");
+  }
+  EXPECT_TRUE(RunLog(folder.path(), 3).remarks().empty());
+  write_file(folder.path("notes.jsonl"), std::string("\0\xff", 2) + "\n");
+  EXPECT_EQ(RunLog(folder.path(), 3).remarks().size(), 1u);
+}
+
+TEST(RunLog, KeepsLaterLinesInAFolder) {
+  const TemporaryFolder folder;
+  const std::string later = folder.path("later");
+  std::filesystem::create_directory(later);
+  {
+    RunLog log(folder.path());
+    for (int step = 1; step <= 5; ++step) log.append(row(step));
+    log.append(Note{5, "sample", "five"});
+  }
+  EXPECT_EQ(RunLog(folder.path(), 3, later).rows().size(), 3u);
+  EXPECT_EQ(read_file(later + "/metrics.jsonl"), to_json(row(4)) + "\n" + to_json(row(5)) + "\n");
+  EXPECT_NE(read_file(later + "/notes.jsonl").find("five"), std::string::npos);
+}
+
+// However long a run is: what is kept of it has a limit, and has its ends, spikes and evaluations;
+// the sums are of all.
+TEST(RunLog, IsThinnedInMemory) {
+  const TemporaryFolder folder;
+  constexpr int kSteps = 50'000;
+  {
+    RunLog log(folder.path());
+    for (int step = 1; step <= kSteps; ++step) {
+      StepRow r = row(step, step % 500 == 0 ? 2.0 : std::nan(""));
+      r.loss = step == 20'001 ? std::nan("") : step == 30'001 ? 1e6 : 3;
+      r.peak_bytes[0] = step == 7'003 ? 99 : 1;
+      log.append(r);
+      ASSERT_LE(log.rows().size(), RunLog::kMostRows);
+    }
+    for (int step = 1; step <= 5'000; ++step) {
+      log.append(Note{step, step == 77 ? "event" : "sample", "text"});
+      ASSERT_LE(log.notes().size(), RunLog::kMostNotes);
+    }
+  }
+  const RunLog log(folder.path(), kSteps);
+  EXPECT_LE(log.rows().size(), RunLog::kMostRows);
+  EXPECT_EQ(log.totals().rows, kSteps);
+  EXPECT_NEAR(log.totals().seconds, kSteps * 0.05, 1e-6);
+  EXPECT_EQ(log.totals().peak_bytes[0], 99);
+  std::set<std::int64_t> steps;
+  for (const StepRow& r : log.rows()) steps.insert(r.step);
+  for (const int step : {1, 20'001, 30'001, kSteps}) EXPECT_TRUE(steps.contains(step)) << step;
+  for (int step = 500; step <= kSteps; step += 500) EXPECT_TRUE(steps.contains(step)) << step;
+  EXPECT_LE(log.notes().size(), RunLog::kMostNotes);
+  EXPECT_EQ(log.notes().front().step, 1);
+  EXPECT_EQ(std::count_if(log.notes().begin(), log.notes().end(),
+                          [](const Note& n) { return n.kind == "event"; }),
+            1);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <filesystem>
@@ -34,7 +35,36 @@ TEST_F(Files, ComeBackAsTheyWereWritten) {
 
 TEST_F(Files, ThatCannotBeReadAreNamed) {
   EXPECT_TRUE(error_says([&] { read_file(path("missing")); }, {path("missing"), "No such file"}));
-  EXPECT_TRUE(error_says([&] { read_file(folder_.path()); }, {folder_.path(), "directory"}));
+  EXPECT_TRUE(error_says([&] { read_file(folder_.path()); },
+                         {folder_.path(), "expected a regular file, found a folder"}));
+}
+
+// Without waiting for somebody at the other end.
+TEST_F(Files, ThatAreNoneAreNamed) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const std::string said = path("pipe") + ": expected a regular file, found a named pipe";
+  EXPECT_TRUE(error_says([&] { read_file(path("pipe")); }, {said}));
+  EXPECT_TRUE(error_says([&] { MappedFile(path("pipe")); }, {said}));
+  EXPECT_TRUE(error_says([&] { ReadableFile(path("pipe")); }, {said}));
+  for (const char mode : {'r', 'w', 'a'})
+    EXPECT_TRUE(error_says([&] { open_stream(path("pipe"), mode); }, {said}));
+  EXPECT_TRUE(error_says([] { read_file("/dev/zero"); }, {"/dev/zero", "found a device"}));
+  ASSERT_EQ(mkfifo(path("x.tmp").c_str(), 0600), 0);
+  EXPECT_TRUE(error_says([&] { write_file(path("x"), "x"); }, {path("x.tmp"), "a named pipe"}));
+}
+
+TEST_F(Files, AreReadFromAnyPlaceAndSayWhenTheyWereCut) {
+  write_file(path("x"), "0123456789");
+  const ReadableFile file(path("x"));
+  EXPECT_EQ(file.size(), 10);
+  char bytes[4] = {};
+  file.read(3, bytes, 4);
+  EXPECT_EQ(std::string(bytes, 4), "3456");
+  file.read(10, bytes, 0);
+  std::filesystem::resize_file(path("x"), 5);
+  file.read(1, bytes, 4);
+  EXPECT_TRUE(error_says([&] { file.read(3, bytes, 4); },
+                         {path("x"), "its end at byte 5", "expected 10 bytes", "cut"}));
 }
 
 TEST_F(Files, ThatCannotBeWrittenAreNamedAndLeaveNothing) {
@@ -89,7 +119,8 @@ TEST_F(Files, AreMappedAsTheyAre) {
   write_file(path("empty"), "");
   EXPECT_TRUE(MappedFile(path("empty")).bytes().empty());
   EXPECT_TRUE(error_says([&] { MappedFile(path("no")); }, {path("no"), "No such file"}));
-  EXPECT_TRUE(error_says([&] { MappedFile(folder_.path()); }, {"not a regular file"}));
+  EXPECT_TRUE(
+      error_says([&] { MappedFile(folder_.path()); }, {"expected a regular file, found a folder"}));
   EXPECT_TRUE(error_says([&] { sync_folder(path("no")); }, {path("no"), "No such file"}));
   EXPECT_NO_THROW(sync_folder(folder_.path()));
 }

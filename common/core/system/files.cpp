@@ -33,11 +33,66 @@ struct Descriptor {
   const int value;
 };
 
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a named pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISREG(mode) ? "a regular file" : "a device";
+}
+
 }  // namespace
 
+int open_regular_file(const std::string& path, int flags) {
+  constexpr mode_t kReadable = 0666;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  const int file = open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC, kReadable);
+  struct stat status {};
+  const bool known = (file >= 0 ? fstat(file, &status) : stat(path.c_str(), &status)) == 0;
+  if (known && !S_ISREG(status.st_mode)) {
+    if (file >= 0) close(file);
+    fail(path + ": expected a regular file, found " + kind_of(status.st_mode));
+  }
+  if (file < 0) fail_file(path, writes ? "cannot be written" : "cannot be opened");
+  return file;
+}
+
+File open_stream(const std::string& path, char mode) {
+  const int flags = mode == 'r'   ? O_RDONLY
+                    : mode == 'w' ? O_WRONLY | O_CREAT | O_TRUNC
+                                  : O_WRONLY | O_CREAT | O_APPEND;
+  const int file = open_regular_file(path, flags);
+  File stream(fdopen(file, mode == 'r' ? "rb" : mode == 'w' ? "wb" : "ab"), std::fclose);
+  if (!stream) {
+    close(file);
+    throw std::bad_alloc();
+  }
+  return stream;
+}
+
+ReadableFile::ReadableFile(const std::string& path)
+    : path_(path), file_(open_regular_file(path, O_RDONLY)) {
+  struct stat status {};
+  if (fstat(file_, &status) == 0) size_ = status.st_size;
+}
+
+ReadableFile::~ReadableFile() { close(file_); }
+
+void ReadableFile::read(std::int64_t begin, void* to, std::size_t count) const {
+  for (std::size_t done = 0; done < count;) {
+    const ssize_t got = pread(file_, static_cast<char*>(to) + done, count - done,
+                              static_cast<off_t>(begin) + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_file(path_, "cannot be read");
+    if (got == 0)
+      fail(path_ + ": found its end at byte " +
+           std::to_string(begin + static_cast<std::int64_t>(done)) + ", expected " +
+           std::to_string(size_) + " bytes: it was cut while it was in use");
+    done += static_cast<std::size_t>(got);
+  }
+}
+
 std::string read_file(const std::string& path) {
-  const File file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) fail_file(path, "cannot be opened");
+  const File file = open_stream(path, 'r');
   std::string bytes;
   char buffer[1 << 16];
   while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, file.get()))
@@ -53,11 +108,7 @@ void write_file(const std::string& path, const std::string& bytes) {
 }
 
 AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)),
-      temporary_(path_ + ".tmp"),
-      file_(std::fopen(temporary_.c_str(), "wb"), std::fclose) {
-  if (!file_) fail_file(temporary_, "cannot be written");
-}
+    : path_(std::move(path)), temporary_(path_ + ".tmp"), file_(open_stream(temporary_, 'w')) {}
 
 AtomicFile::~AtomicFile() {
   if (!file_) return;
@@ -94,11 +145,9 @@ void sync_folder(const std::string& folder) {
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY));
-  if (file.value < 0) fail_file(path, "cannot be opened");
+  const Descriptor file(open_regular_file(path, O_RDONLY));
   struct stat status {};
   if (fstat(file.value, &status) != 0) fail_file(path, "cannot be read");
-  if (!S_ISREG(status.st_mode)) fail(path + ": cannot be read: this is not a regular file");
   if (status.st_size == 0) return;  // nothing can be mapped; nothing is there
   const auto size = static_cast<std::size_t>(status.st_size);
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);

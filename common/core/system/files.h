@@ -10,8 +10,34 @@
 
 namespace aisc {
 
-// The bytes of a file. Throws Error with the path and the system's reason.
+// Opens a regular file, with flags of open(2), and returns its descriptor. Throws Error with the
+// path and the system's reason; also for what is no regular file ("expected a regular file, found a
+// named pipe"), which is asked without waiting for anybody at its other end.
+int open_regular_file(const std::string& path, int flags);
+// The same for the standard library; `mode` is fopen's: "r", "w" or "a".
+std::unique_ptr<std::FILE, int (*)(std::FILE*)> open_stream(const std::string& path, char mode);
+
+// The bytes of a regular file. Throws Error with the path and the system's reason.
 std::string read_file(const std::string& path);
+
+// A regular file whose bytes are read from any place, by any number of threads. Whoever maps a file
+// that is cut meanwhile is killed (SIGBUS); who reads it, is told.
+class ReadableFile {
+ public:
+  explicit ReadableFile(const std::string& path);  // throws Error as open_regular_file()
+  ReadableFile(const ReadableFile&) = delete;
+  ReadableFile& operator=(const ReadableFile&) = delete;
+  ~ReadableFile();
+
+  std::int64_t size() const { return size_; }  // when it was opened
+  // Bytes begin .. begin + count - 1. Throws Error: the file has been cut, or cannot be read.
+  void read(std::int64_t begin, void* to, std::size_t count) const;
+
+ private:
+  std::string path_;
+  int file_ = -1;
+  std::int64_t size_ = 0;
+};
 
 // Writes `path` whole or not at all, as AtomicFile does. Throws Error; then `path` is untouched.
 void write_file(const std::string& path, const std::string& bytes);
