@@ -34,7 +34,7 @@ void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
-void say(const std::string& line) { print(for_terminal(line) + "\n"); }
+void say(const std::string& line) { print(line.empty() ? "" : for_terminal(line) + "\n"); }
 
 // `options` for text of this tokenizer.
 GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenizer,
@@ -142,7 +142,7 @@ void Run::take_up(const Checkpoint& checkpoint) {
 void Run::go_on(const Checkpoint& checkpoint, const RunState& before) {
   const std::string later = make_superseded_folder(folder_, checkpoint.step);
   log_.emplace(folder_, checkpoint.step, later);
-  for (const std::string& remark : log_->remarks()) say(remark);
+  for (const std::string& line : log_->remarks()) say(line);
   for (const StepRow& row : log_->rows())
     if (row.evaluated()) validation_loss_ = row.validation_loss;
   std::string event = fmt::format("resumed after step {}", checkpoint.step);
@@ -150,6 +150,7 @@ void Run::go_on(const Checkpoint& checkpoint, const RunState& before) {
     event += fmt::format("; {} {} -> {}", change.flag, change.before, change.now);
   if (before.corpus_hash != state_.corpus_hash) event += "; another corpus";
   say(fmt::format("Going on with {}: {}", checkpoint.path, event));
+  say(updates_remark(before, options_.pipeline.schedule));
   if (!later.empty()) {
     supersede_checkpoints(folder_, checkpoint.step, later);
     say("Checkpoints of later steps, and what the log has of these, are now in " + later);
@@ -183,7 +184,7 @@ void Run::describe() {
       facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
       ranks > 1 ? fmt::format("{} ranks{}, ", ranks, stages) : "", facts_.threads));
   say(fmt::format("{}; results in {}", dataset_.description(), folder_));
-  if (const std::string line = dataset_.left_out(); !line.empty()) say(line);
+  say(dataset_.left_out());
   if (planned_) say("\n" + plan_text(options_.train, ranks, *planned_));
 }
 

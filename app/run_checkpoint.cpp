@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "app/agreement.h"
+#include "app/recorded_flags.h"
 #include "app/saved_state.h"
 #include "app/saved_weights.h"
 #include "common/core/error.h"
@@ -38,10 +39,11 @@ void require_finite(const Trainer& trainer) {
 }  // namespace
 
 std::string RunState::to_json() const {
-  const nlohmann::json json{{"config", nlohmann::json::parse(config)},
-                            {"command", command},
-                            {"corpus_hash", fmt::format("{:016x}", corpus_hash)},
-                            {"samples", samples}};
+  nlohmann::json json{{"config", nlohmann::json::parse(config)},
+                      {"command", command},
+                      {"corpus_hash", fmt::format("{:016x}", corpus_hash)},
+                      {"samples", samples}};
+  if (updates) json["updates"] = *updates;
   return json.dump();
 }
 
@@ -59,9 +61,24 @@ RunState RunState::from_json(const std::string& json, const std::string& name) {
   state.config = j["config"].dump();
   state.command = j["command"].get<std::string>();
   state.samples = j["samples"].get<std::int64_t>();
+  if (j.contains("updates")) {
+    if (!has("updates", &Json::is_number_unsigned))
+      fail(name + ": \"updates\": found " + shown(j["updates"]) + ", expected a number");
+    state.updates = j["updates"].get<std::int64_t>();
+  }
   const auto hash = j["corpus_hash"].get<std::string>();
   std::from_chars(hash.data(), hash.data() + hash.size(), state.corpus_hash, 16);
   return state;
+}
+
+std::string updates_remark(const RunState& before, const std::string& schedule) {
+  constexpr const char* kSeveral = "pipedream";
+  if (before.updates || (schedule != kSeveral && recorded_value(before.config, "schedule") !=
+                                                     fmt::format("\"{}\"", kSeveral)))
+    return "";
+  return "the checkpoint does not say how many updates there were, by which Adam corrects its "
+         "bias; "
+         "each step is taken to have had as many as it has now";
 }
 
 std::string save_run(const Rank& rank, const std::string& checkpoints, const Trainer& trainer,
@@ -84,20 +101,21 @@ std::string save_run(const Rank& rank, const std::string& checkpoints, const Tra
     if (!is_first) return;
     if (tokenizer) tokenizer->write(folder);
     state.samples = trainer.samples_taken();
+    state.updates = trainer.optimizer().steps();
     path = checkpoint->commit(state.to_json());
   });
   return path;
 }
 
 void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer) {
-  std::int64_t samples = 0;
+  RunState state;
   on_all_ranks(rank.world, [&] {
-    samples = RunState::from_json(checkpoint.state, checkpoint.path).samples;
+    state = RunState::from_json(checkpoint.state, checkpoint.path);
     CpuDevice host;
     read_weights(Safetensors(checkpoint.path + kWeights), trainer, host);
     read_state(rank, Safetensors(checkpoint.path + kState), trainer, host);
   });
-  trainer.resume(checkpoint.step, samples);
+  trainer.resume(checkpoint.step, state.samples, state.updates);
 }
 
 void begin_from(const Rank& rank, const std::string& weights, Trainer& trainer) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/train/trainer.h"
@@ -25,10 +26,16 @@ struct RunState {
   std::string command;            // that began it, and those that resumed it, one a line
   std::uint64_t corpus_hash = 0;  // of the tokens that it learns from
   std::int64_t samples = 0;       // seen so far: where in the data it is
+  // Of the weights, made so far; none: an earlier version wrote it, which did not say.
+  std::optional<std::int64_t> updates = {};
 
   std::string to_json() const;
   static RunState from_json(const std::string& json, const std::string& name);  // throws Error
 };
+
+// A line for the user where a run goes on, by `schedule`, that was saved without its updates, and
+// had or has several a step; else "".
+std::string updates_remark(const RunState& before, const std::string& schedule);
 
 // All ranks write a checkpoint of `trainer` together; rank 0 returns its path, others "".
 // Collective. `checkpoints` and `tokenizer`, which may be null, are rank 0's; others reach the same

@@ -125,9 +125,11 @@ void Trainer::take_weights() {
   optimizer_->take_weights();
 }
 
-void Trainer::resume(std::int64_t steps, std::int64_t samples) {
+void Trainer::resume(std::int64_t steps, std::int64_t samples,
+                     std::optional<std::int64_t> updates) {
   reducer_->take_slices();
-  optimizer_->resume(steps * updates_per_step());
+  optimizer_->resume(updates.value_or(steps * updates_per_step()));
+  steps_ = steps;
   samples_ = samples;
 }
 
@@ -164,6 +166,7 @@ StepReport Trainer::step(const BatchSampler& data) {
   if (!updates)
     update({.learning_rate = report.learning_rate,
             .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
+  ++steps_;
   samples_ += config_.batch;
   return report;
 }

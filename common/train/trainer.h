@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,10 +42,11 @@ class Trainer {
   // To be called after the weights of the optimizer's slices() were filled from elsewhere: the
   // model and the optimizer's master copies become what they say. Collective.
   void take_weights();
-  // Goes on as a run that took `steps` steps with `samples` samples, once the weights of the
-  // optimizer's slices() and its state() hold what they held then: every later step is bitwise the
-  // same, unless a pipeline keeps older weights (2BW). Collective.
-  void resume(std::int64_t steps, std::int64_t samples);
+  // Goes on as a run that took `steps` steps with `samples` samples and `updates` of the weights (a
+  // step may have several), once the weights of the optimizer's slices() and its state() hold what
+  // they held then: every later step is bitwise the same, unless a pipeline keeps older weights
+  // (2BW). Without `updates` each step had as many as it has now. Collective.
+  void resume(std::int64_t steps, std::int64_t samples, std::optional<std::int64_t> updates = {});
 
   // Step number steps_taken(): forward and backward of every micro-batch, the sum over ranks,
   // clipping, one update. Collective; all ranks get the same report and bitwise the same weights,
@@ -58,7 +60,7 @@ class Trainer {
   // have none.
   double evaluate(std::span<const Batch> windows) const;
 
-  std::int64_t steps_taken() const { return optimizer_->steps() / updates_per_step(); }
+  std::int64_t steps_taken() const { return steps_; }
   std::int64_t samples_taken() const { return samples_; }
   const TrainConfig& config() const { return config_; }
   const Model& model() const { return model_; }
@@ -107,7 +109,7 @@ class Trainer {
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<LayerHook*> hooks_;
-  std::int64_t samples_ = 0;
+  std::int64_t steps_ = 0, samples_ = 0;
 };
 
 }  // namespace aisc

@@ -99,8 +99,22 @@ TEST(RunState, ComesBackFromItsJson) {
   EXPECT_EQ(back.config, state.config);
   EXPECT_EQ(back.corpus_hash, state.corpus_hash);
   EXPECT_EQ(back.samples, 77);
+  EXPECT_FALSE(back.updates) << "as earlier versions wrote it";
+  RunState counted = state;
+  counted.updates = 308;
+  EXPECT_EQ(RunState::from_json(counted.to_json(), "x").updates, 308);
   EXPECT_TRUE(error_says([] { RunState::from_json("{}", "x"); }, {"x", "not a checkpoint"}));
   EXPECT_TRUE(error_says([] { RunState::from_json("[1]", "x"); }, {"x", "not a checkpoint"}));
+}
+
+TEST(RunState, WithoutUpdatesIsToldWhereItMatters) {
+  RunState state{.config = R"({"pipeline":{"schedule":"1f1b"}})"};
+  EXPECT_EQ(updates_remark(state, "1f1b"), "");
+  EXPECT_NE(updates_remark(state, "pipedream"), "");
+  state.config = R"({"pipeline":{"schedule":"pipedream"}})";
+  EXPECT_NE(updates_remark(state, "1f1b"), "");
+  state.updates = 12;
+  EXPECT_EQ(updates_remark(state, "1f1b"), "");
 }
 
 TEST(RunCheckpointOf, AnotherModelDoesNotFit) {

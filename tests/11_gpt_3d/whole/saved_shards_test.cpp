@@ -236,5 +236,38 @@ TEST_P(SavedShards, OfMixedLayoutsAreNeverWhole) {
   }
 }
 
+// PipeDream updates once a micro-batch. Adam's bias correction goes by updates, whatever a step has
+// of them before and after.
+TEST(SavedUpdates, GoOnWhereAStepHasOthers) {
+  const TemporaryFolder folder;
+  TrainConfig config = config_of(DType::F64);
+  config.batch = 8;
+  config.clip = 0;
+  int at = 0;  // steps taken so far
+  std::string newest;
+  const auto go_on = [&](const std::string& schedule, std::int64_t micro_batches, int steps,
+                         std::int64_t before, std::int64_t after) {
+    Options options = staged(run_of(2, {}, "adamw"), 2, schedule);
+    options.train.micro_batches = micro_batches;
+    const std::string from = newest;
+    on_ranks_of(options, config, [&](const Rank& rank, Trainer& trainer) {
+      if (!from.empty()) restore_run(rank, read_checkpoint(from), trainer);
+      EXPECT_EQ(trainer.steps_taken(), at);
+      EXPECT_EQ(trainer.optimizer().steps(), before) << schedule;
+      take_steps(trainer, steps);
+      EXPECT_EQ(trainer.steps_taken(), at + steps);
+      EXPECT_EQ(trainer.optimizer().steps(), after) << schedule;
+      const std::string path =
+          save_run(rank, folder.path("run"), trainer, nullptr, {.config = "{}", .command = "x"});
+      if (rank.world.rank() == 0) newest = path;
+    });
+    at += steps;
+  };
+  go_on("pipedream", 4, 3, 0, 12);
+  go_on("1f1b", 4, 2, 12, 14);
+  go_on("pipedream", 2, 1, 14, 16);
+  go_on("pipedream", 4, 1, 16, 20);
+}
+
 }  // namespace
 }  // namespace aisc
