@@ -160,11 +160,11 @@ void complete_model(Options& options, const Dataset& dataset) {
                     dataset.training().size(), dataset.validation().size(), model.context));
 }
 
-// A checkpoint holds a model of one shape and precision; everything else may change on the way.
+// A checkpoint holds a model of one shape; everything else may change on the way.
 void require_same_model(const Checkpoint& checkpoint, const Options& options) {
   const std::string config = RunState::from_json(checkpoint.state, checkpoint.path).config;
   for (const ChangedFlag& change : changed_flags(config, options.to_json()))
-    for (const char* fixed : {"layers", "heads", "width", "context", "vocabulary", "precision"})
+    for (const char* fixed : {"layers", "heads", "width", "context", "vocabulary"})
       if (change.flag == fixed)
         fail(fmt::format("--{} {}: the model in {} has {}", change.flag, change.now,
                          checkpoint.path, change.before));

@@ -123,7 +123,7 @@ void begin_from(const Rank& rank, const std::string& weights, Trainer& trainer) 
     CpuDevice host;
     read_weights(Safetensors(weights), trainer, host);
   });
-  trainer.take_weights();
+  trainer.resume(0, 0);
 }
 
 }  // namespace aisc

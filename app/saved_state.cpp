@@ -145,6 +145,19 @@ std::optional<int> rank_in(const std::string& name) {
   return rank;
 }
 
+constexpr const char* kMaster = "/master";
+
+// This rank's part of a tensor in the file.
+void read_part(const Safetensors& file, const SavedTensor& s, Device& host) {
+  const bool is_here = s.value.device().is_host();
+  const Tensor copy = is_here ? Tensor() : Tensor(s.value.shape(), s.value.dtype(), host);
+  const View to = is_here ? s.value : copy.view();
+  for (const GlobalRun& run : s.runs)
+    file.read_part(s.tensor.name, s.tensor.shape, run.global,
+                   to.flat(run.local - s.runs[0].local, run.count));
+  if (!is_here) s.value.device().copy(s.value, copy);
+}
+
 // What ranks have of their own fits as many ranks alone.
 void require_ranks(const Safetensors& file, int ranks) {
   int found = 0;
@@ -192,14 +205,18 @@ void read_state(const Rank& rank, const Safetensors& file, Trainer& trainer, Dev
   const std::vector<SavedTensor> mine = saved_by(rank.world.rank(), trainer);
   if (std::any_of(mine.begin(), mine.end(), [](const SavedTensor& s) { return s.is_own; }))
     require_ranks(file, rank.world.size());
-  for (const SavedTensor& s : mine) {
-    const bool is_here = s.value.device().is_host();
-    const Tensor copy = is_here ? Tensor() : Tensor(s.value.shape(), s.value.dtype(), host);
-    const View to = is_here ? s.value : copy.view();
-    for (const GlobalRun& run : s.runs)
-      file.read_part(s.tensor.name, s.tensor.shape, run.global,
-                     to.flat(run.local - s.runs[0].local, run.count));
-    if (!is_here) s.value.device().copy(s.value, copy);
+  for (const SavedTensor& s : mine)
+    if (!s.tensor.name.ends_with(kMaster) || file.find(s.tensor.name)) read_part(file, s, host);
+  const Optimizer& optimizer = trainer.optimizer();
+  for (std::size_t i = 0; i < optimizer.slices().size(); ++i) {
+    const OptimizerSlice& slice = optimizer.slices()[i];
+    if (optimizer.master(i) || !slice.parameter || !file.find(slice.name + kMaster)) continue;
+    const Parameter& p = *slice.parameter;
+    read_part(file,
+              {.tensor = {slice.name + kMaster, DType::F32, {p.global_shape.count()}},
+               .value = slice.weight,
+               .runs = global_runs(p, {slice.begin, slice.begin + slice.weight.count()})},
+              host);
   }
 }
 

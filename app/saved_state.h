@@ -20,9 +20,11 @@ namespace aisc {
 // Host memory is `host`'s: where the state lies on a GPU, as much as its largest slice.
 void write_state(const Rank& rank, const std::string& path, const Trainer& trainer, Device& host);
 
-// Fills this rank's state; Trainer::resume() is then to follow. Each rank for itself. Throws Error
-// naming the tensor that is missing, as another optimizer's would be, or of another shape or type;
-// and where ranks have state of their own and as many others wrote it. Host memory likewise.
+// Fills this rank's state; Trainer::resume() is then to follow. Each rank for itself. The precision
+// may have changed: masters that are not in the file are what read_weights() made them, and weights
+// without masters become those of the file. Throws Error naming the tensor that is missing, as
+// another optimizer's would be, or of another shape or type; and where ranks have state of their
+// own and as many others wrote it. Host memory likewise.
 void read_state(const Rank& rank, const Safetensors& file, Trainer& trainer, Device& host);
 
 }  // namespace aisc

@@ -12,6 +12,7 @@
 #include "app/whole_model.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
+#include "common/ops/ops.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -181,20 +182,25 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
 
 void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
   const Gpt2File gpt2(file, trainer.config().model);
+  const Optimizer& optimizer = trainer.optimizer();
   const Parameter* read = nullptr;  // which of them `whole` is
   Tensor whole;
-  for (const OptimizerSlice& slice : trainer.optimizer().slices()) {
+  for (std::size_t i = 0; i < optimizer.slices().size(); ++i) {
+    const OptimizerSlice& slice = optimizer.slices()[i];
     const Parameter& p = *slice.parameter;
+    // A master is as exact as the file, the weight is rounded from it.
+    const View to = optimizer.master(i) ? optimizer.master(i).view() : slice.weight;
     if (read != &p) {
       whole = Tensor();  // first: there are never two of them
       host.trim();
-      whole = Tensor(p.global_shape, slice.weight.dtype(), host);
+      whole = Tensor(p.global_shape, to.dtype(), host);
       gpt2.read(p.name, whole);
       read = &p;
     }
     for (const GlobalRun& run : global_runs(p, {slice.begin, slice.begin + slice.weight.count()}))
-      slice.weight.device().copy(slice.weight.flat(run.local - slice.begin, run.count),
-                                 whole.view().flat(run.global, run.count));
+      to.device().copy(to.flat(run.local - slice.begin, run.count),
+                       whole.view().flat(run.global, run.count));
+    if (optimizer.master(i)) ops::cast(slice.weight, to);
   }
 }
 

@@ -30,16 +30,11 @@ void Optimizer::step(const OptimizerStep& options) { do_step(options, ++steps_);
 Optimizer::Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {
   for (const OptimizerSlice& slice : slices_) {
     masters_.emplace_back();
-    if (state_dtype(slice) != slice.weight.dtype())
-      masters_.back() =
-          Tensor({slice.weight.count()}, DType::F32, slice.weight.device(), Purpose::Optimizer);
+    if (state_dtype(slice) == slice.weight.dtype()) continue;
+    masters_.back() =
+        Tensor({slice.weight.count()}, DType::F32, slice.weight.device(), Purpose::Optimizer);
+    ops::cast(masters_.back(), slice.weight);
   }
-  take_weights();
-}
-
-void Optimizer::take_weights() {
-  for (std::size_t i = 0; i < slices_.size(); ++i)
-    if (masters_[i]) ops::cast(masters_[i], slices_[i].weight);
 }
 
 std::vector<Tensor> Optimizer::make_zeros() const {

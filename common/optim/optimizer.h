@@ -44,9 +44,9 @@ class Optimizer {
   // Goes on as if `steps` had been taken, after state() was filled with what it was then.
   void resume(std::int64_t steps) { steps_ = steps; }
   const std::vector<OptimizerSlice>& slices() const { return slices_; }
-  // To be called after weights were filled from elsewhere: the master copies of weights in a
-  // shorter type become copies of them.
-  void take_weights();
+  // The copy of a slice's weights that step() updates, where these are of a shorter type; an empty
+  // tensor elsewhere. Who fills weights from elsewhere fills it, too.
+  const Tensor& master(std::size_t slice) const { return masters_[slice]; }
 
   // What must be saved to go on later, by name: "blocks.0.norm1.weight/m". Views into live state.
   struct State {

@@ -120,11 +120,6 @@ bool Trainer::writes(const OptimizerSlice& slice) const {
          !(slice.parameter && !slice.parameter->counts);
 }
 
-void Trainer::take_weights() {
-  reducer_->take_slices();
-  optimizer_->take_weights();
-}
-
 void Trainer::resume(std::int64_t steps, std::int64_t samples,
                      std::optional<std::int64_t> updates) {
   reducer_->take_slices();

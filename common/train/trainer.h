@@ -39,9 +39,6 @@ class Trainer {
   // sizes that do not fit together or leave a rank without samples.
   Trainer(const Rank& rank, const TrainConfig& config, StepParts parts = {});
 
-  // To be called after the weights of the optimizer's slices() were filled from elsewhere: the
-  // model and the optimizer's master copies become what they say. Collective.
-  void take_weights();
   // Goes on as a run that took `steps` steps with `samples` samples and `updates` of the weights (a
   // step may have several), once the weights of the optimizer's slices() and its state() hold what
   // they held then: every later step is bitwise the same, unless a pipeline keeps older weights

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -145,7 +146,7 @@ std::int64_t largest_bytes(const Trainer& trainer) {
 }
 
 // What the device holds never rises above what it holds between two steps, and the host has two
-// parameters at most.
+// parameters at most, as long as masters are while it reads.
 TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
   const auto& [dtype, optimizer] = GetParam();
   const TrainConfig config = config_of(dtype);
@@ -181,7 +182,9 @@ TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
             write_state(rank, folder.path("state"), trainer, host);
             expect_no_more("writing the state", 0, 0);
             read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
-            expect_no_more("reading weights", 1, 2 * parameter);
+            const auto longer =
+                static_cast<std::int64_t>(size_of(statistics_of(dtype)) / size_of(dtype));
+            expect_no_more("reading weights", 1, 2 * parameter * longer);
             begin_from(rank, folder.path("model.safetensors"), trainer);
             expect_no_more("beginning from a file", 0, 0);
             read_state(rank, Safetensors(folder.path("state")), trainer, host);
@@ -214,11 +217,12 @@ TEST_P(SavedShards, OfMixedLayoutsAreNeverWhole) {
       const std::int64_t parameter = layout.train.tp * largest_bytes(trainer);
       CpuDevice host({.poison = true});
       const Ledger between = rank.device.ledger();
-      const auto expect_no_more = [&](const char* what) {
+      const auto expect_no_more = [&](const char* what, std::size_t longer = 1) {
         for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
           EXPECT_EQ(peak(rank, p), between[p].live_bytes) << what << ": " << name_of(p);
         EXPECT_EQ(rank.device.ledger().total.peak_bytes, between.total.live_bytes) << what;
-        EXPECT_LE(host.ledger().total.peak_bytes, 2 * parameter) << what << ": the host";
+        EXPECT_LE(host.ledger().total.peak_bytes, 2 * parameter * static_cast<std::int64_t>(longer))
+            << what << ": the host";
         EXPECT_EQ(host.ledger().total.live_bytes, 0) << what << ": the host, afterwards";
         host.reset_peaks();
         rank.device.reset_peaks();
@@ -229,7 +233,8 @@ TEST_P(SavedShards, OfMixedLayoutsAreNeverWhole) {
       write_state(rank, folder.path("state"), trainer, host);
       expect_no_more("writing the state");
       read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
-      expect_no_more("reading weights");
+      const DType read = config.model.dtype;  // as long as masters are
+      expect_no_more("reading weights", size_of(statistics_of(read)) / size_of(read));
       read_state(rank, Safetensors(folder.path("state")), trainer, host);
       expect_no_more("reading the state");
     });
@@ -267,6 +272,103 @@ TEST(SavedUpdates, GoOnWhereAStepHasOthers) {
   go_on("1f1b", 4, 2, 12, 14);
   go_on("pipedream", 2, 1, 14, 16);
   go_on("pipedream", 4, 1, 16, 20);
+}
+
+// -- another precision ---------------------------------------------------------------------------
+
+using Numbers = std::map<std::string, std::vector<float>>;
+
+Numbers numbers_in(const std::string& checkpoint, const std::string& end) {
+  const Safetensors state(checkpoint + "/training_state.safetensors");
+  CpuDevice host;
+  Numbers numbers;
+  for (const SafetensorsEntry& entry : state.entries()) {
+    if (!entry.name.ends_with(end)) continue;
+    const Shape flat{entry.shape.at(0)};
+    std::vector<float> values(static_cast<std::size_t>(flat.count()));
+    state.read(entry.name, View(values.data(), flat, DType::F32, host));
+    numbers[entry.name.substr(0, entry.name.size() - end.size())] = values;
+  }
+  return numbers;
+}
+
+// Whatever saved it: its weights in F32, as one rank goes on with them.
+Numbers weights_of(const std::string& checkpoint) {
+  Numbers numbers;
+  on_ranks_of(run_of(1, {}, "adamw"), config_of(DType::F32),
+              [&](const Rank& rank, Trainer& trainer) {
+                restore_run(rank, read_checkpoint(checkpoint), trainer);
+                for (const Parameter* p : trainer.parameters().parameters()) {
+                  const auto* values = p->value().data<float>();
+                  numbers[p->name].assign(values, values + p->shape.count());
+                }
+              });
+  return numbers;
+}
+
+std::vector<Options> layouts_for_masters() {
+  return {run_of(1, {}, "adamw"),
+          run_of(2, {}, "adamw"),
+          run_of(2, {.zero = 1}, "adamw"),
+          run_of(3, {.zero = 2}, "adamw"),
+          run_of(2, {.zero = 3}, "adamw"),
+          staged(run_of(2, {}, "adamw"), 2),
+          shared(run_of(3, {}, "adamw"), 3),
+          shared(staged(run_of(6, {}, "adamw"), 2), 3)};
+}
+
+class Masters : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  // What these ranks save after `prepare`, in this precision.
+  std::string saved(const Options& options, DType dtype, const std::string& where,
+                    const Body& prepare) {
+    std::string path;
+    on_ranks_of(options, config_of(dtype), [&](const Rank& rank, Trainer& trainer) {
+      prepare(rank, trainer);
+      const std::string mine =
+          save_run(rank, folder_.path(where), trainer, nullptr, {.config = "{}", .command = "x"});
+      if (rank.world.rank() == 0) path = mine;
+    });
+    return path;
+  }
+  const TemporaryFolder folder_;
+};
+INSTANTIATE_TEST_SUITE_P(Layouts, Masters,
+                         ::testing::Range(std::size_t{0}, layouts_for_masters().size()));
+
+// No number is rounded on its way, neither of F32 to masters nor of masters to F32.
+TEST_P(Masters, HaveTheNumbersOfTheFile) {
+  const Options layout = layouts_for_masters()[GetParam()];
+  const std::string in_f32 = saved(run_of(1, {}, "adamw"), DType::F32, "f32",
+                                   [](const Rank&, Trainer& trainer) { take_steps(trainer, 2); });
+  const Numbers expected = weights_of(in_f32);
+  ASSERT_GT(expected.size(), 10u);
+  const std::string begun =
+      saved(layout, DType::BF16, "begun", [&](const Rank& rank, Trainer& trainer) {
+        begin_from(rank, in_f32 + "/model.safetensors", trainer);
+        EXPECT_EQ(trainer.steps_taken(), 0);
+      });
+  EXPECT_EQ(numbers_in(begun, "/master"), expected);
+  const std::string resumed =
+      saved(layout, DType::BF16, "resumed", [&](const Rank& rank, Trainer& trainer) {
+        restore_run(rank, read_checkpoint(in_f32), trainer);
+        EXPECT_EQ(trainer.steps_taken(), 2);
+      });
+  EXPECT_EQ(numbers_in(resumed, "/master"), expected);
+  for (const char* moment : {"/m", "/v"})
+    EXPECT_EQ(numbers_in(resumed, moment), numbers_in(in_f32, moment));
+  const std::string moved =
+      saved(layout, DType::BF16, "moved", [&](const Rank& rank, Trainer& trainer) {
+        restore_run(rank, read_checkpoint(resumed), trainer);
+        take_steps(trainer, 1);
+      });
+  const Numbers masters = numbers_in(moved, "/master");
+  EXPECT_NE(masters, expected);
+  const std::string back =
+      saved(layout, DType::F32, "back", [&](const Rank& rank, Trainer& trainer) {
+        restore_run(rank, read_checkpoint(moved), trainer);
+      });
+  EXPECT_EQ(weights_of(back), masters);
 }
 
 }  // namespace
