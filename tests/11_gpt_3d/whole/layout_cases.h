@@ -109,7 +109,7 @@ inline StepParts parts_of(const LayoutCase& c) {
 inline std::vector<LayoutCase> drawn_layouts() {
   std::vector<LayoutCase> all = all_layouts();
   if (!kSanitized && std::getenv("AISC_TEST_ALL")) return all;
-  const std::int64_t each = kSanitized ? 8 : 12;
+  const std::int64_t each = kSanitized ? 16 : 12;
   std::erase_if(all, [&](const LayoutCase& c) {
     const bool taken = drawn(fmt::format("layout {}", ::testing::PrintToString(c)), 1, each) == 1;
     return !taken || (kSanitized && c.ranks() > 4);
