@@ -28,7 +28,9 @@ namespace aisc {
 // Slices may be any runs of elements, also from the middle of one row to the middle of another.
 // Every element adds to the sums of its row and its column on the one rank that has it. Then two
 // all-reduces a step make them sums of whole parameters: of n + m numbers for each matrix, and of 2
-// numbers for each parameter.
+// numbers for each parameter. Ranks that each have a part of a matrix (tensor parallelism) add to
+// its rows and columns of the sums, and reduce once more, over these ranks; what they all have the
+// first of them counts. Stages of a pipeline have parameters of their own, and nothing to send.
 //
 // Padding (Init::drawn: elements from this index on are 0 and have no gradient) is as if it were
 // not there: it enters no sum and no count of a mean, and it is not updated. A padded table then
@@ -47,13 +49,16 @@ class Adafactor final : public Optimizer {
     double weight_decay = 0;
     Step step = Step::Relative;
     Slices slices = Slices::OfAll;
+    // The ranks that have the other parts of parameters which are split (tensor parallelism); null:
+    // every rank has all of each. The sums are theirs together.
+    Communicator* parts = nullptr;
   };
   // `all_parameters` are those that are trained, in the same order on all ranks; they must outlive
   // this. Each slice names its parameter. A rank may have no slice at all. Divided: collective on
   // rank.world, one all-reduce of P + 2 integers for P parameters, which finds what nobody has; not
   // on a device without numbers. Throws Error for options that make no sense; for slices of no
-  // known parameter or beyond its end; for parameters of which ranks have different parts (tensor
-  // parallelism); for weights that are neither F32, BF16 nor F64, or F64 beside shorter ones; for
+  // known parameter or beyond its end; for parameters of which ranks have different parts without
+  // Options::parts; for weights that are neither F32, BF16 nor F64, or F64 beside shorter ones; for
   // weights elsewhere than on the host or on a device without numbers; and where slices are not
   // each parameter once.
   Adafactor(const Rank& rank, std::span<const Parameter* const> all_parameters,
@@ -66,8 +71,9 @@ class Adafactor final : public Optimizer {
  private:
   struct Whole {  // a parameter
     const Parameter* parameter;
-    std::int64_t used;   // elements before its padding
+    std::int64_t used;   // elements before its padding, of all parts
     std::int64_t begin;  // of its row sums in moment_; its column sums follow
+    bool counts;         // false: another rank of parts has it, too, and counts it
   };
 
   void do_step(const OptimizerStep& options, std::int64_t step) override;

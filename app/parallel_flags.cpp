@@ -218,7 +218,6 @@ void require_pipeline(Options& o, int argc, const char* const* argv) {
   refuse(o.data_parallel.average_every > 0, "--average-every",
          "each step sums the gradients of the ranks that have the same stage");
   refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of ranks with a whole model");
-  refuse(o.adafactor(), "--optimizer adafactor", "its sums cannot be put together of stages");
   refuse(o.plan, "--plan", "ranks of a pipeline do not hold the same");
   if (p.keep_mb < 0 || p.keep_mb > kMostMegabytes)
     fail(fmt::format("--keep-mb is {}, expected from 0 to {}", p.keep_mb, kMostMegabytes));
@@ -251,7 +250,6 @@ void require_tensor(const Options& o) {
   refuse(o.data_parallel.average_every > 0, "--average-every",
          "each step sums the gradients of the ranks that have the same part");
   refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of ranks with a whole model");
-  refuse(o.adafactor(), "--optimizer adafactor", "its sums are of whole rows and columns");
   refuse(o.plan, "--plan", "ranks that share layers do not hold the same");
 }
 

@@ -63,8 +63,7 @@ std::vector<SavedTensor> saved_by(int rank, const Trainer& trainer) {
                       "else it cannot be put together of the ranks' slices",
                       s.name, s.value.count(), weights));
     } else {
-      all.push_back(whole_of(s.name, s.value));
-      all.back().is_written_here = rank == 0;
+      all.push_back(whole_of(s.name, s.value));  // the same on all ranks that have it: one writes
     }
   }
   for (const Optimizer::State& s : optimizer.own_state()) {
@@ -105,7 +104,7 @@ Shape shape_from(const json& extents) {
 // then each rank's own. The same on all ranks.
 class Contents {
  public:
-  void add(const std::string& texts_of_rank) {
+  void add(int rank, const std::string& texts_of_rank) {
     for (const json& s : json::parse(texts_of_rank)) {
       const SafetensorsSpec tensor{s[0].get<std::string>(), parse_dtype(s[1].get<std::string>()),
                                    shape_from(s[2])};
@@ -114,6 +113,7 @@ class Contents {
         fail(fmt::format("\"{}\" is {} {} on one rank, {} {} on another", tensor.name,
                          name_of(known->second.dtype), known->second.shape.to_string(),
                          name_of(tensor.dtype), tensor.shape.to_string()));
+      if (is_new) first_[tensor.name] = rank;
       if (is_new) (s[4].get<bool>() ? own_ : of_[s[3].get<std::string>()]).push_back(tensor);
     }
   }
@@ -123,13 +123,22 @@ class Contents {
       all.insert(all.end(), some.begin(), some.end());
     };
     for (const Parameter* p : parameters) append(of_[p->name]);
-    append(of_[""]);
+    // Of no slice, but "NAME/..." of a parameter, in the parameters' order, whatever stage has it.
+    std::vector<SafetensorsSpec>& rest = of_[""];
+    auto sorted = rest.begin();
+    for (const Parameter* p : parameters)
+      sorted = std::stable_partition(sorted, rest.end(), [&](const SafetensorsSpec& tensor) {
+        return tensor.name.starts_with(p->name + "/");
+      });
+    append(rest);
     append(own_);
     return all;
   }
+  int first_with(const std::string& name) const { return first_.at(name); }
 
  private:
   std::map<std::string, SafetensorsSpec> known_;
+  std::map<std::string, int> first_;                        // the lowest rank that has it
   std::map<std::string, std::vector<SafetensorsSpec>> of_;  // by parameter
   std::vector<SafetensorsSpec> own_;
 };
@@ -181,8 +190,12 @@ void write_state(const Rank& rank, const std::string& path, const Trainer& train
   std::vector<SavedTensor> mine;
   on_all_ranks(world, [&] { mine = saved_by(world.rank(), trainer); });
   Contents contents;
+  int has = 0;
   for (const std::string& text : all_texts(world, packed(mine)))  // comm: what each rank has
-    contents.add(text);
+    contents.add(has++, text);
+  for (SavedTensor& s : mine)
+    if (s.parameter.empty() && !s.is_own)
+      s.is_written_here = contents.first_with(s.tensor.name) == world.rank();
   FileOfRanks file(world, path, contents.in_order(WholeModel(rank, trainer).parameters()));
   file.attempt([&](SafetensorsParts& parts) {
     for (const SavedTensor& s : mine) {

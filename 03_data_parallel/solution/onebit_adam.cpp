@@ -204,7 +204,7 @@ double SumWhileExact::norm() const {
 
 StepParts onebit_adam(std::int64_t warmup, const BucketOptions& buckets) {
   StepParts parts;
-  parts.optimizer = [warmup](const Rank& rank, ParameterStore& /*store*/,
+  parts.optimizer = [warmup](const Rank& rank, Mesh* /*mesh*/, ParameterStore& /*store*/,
                              std::vector<OptimizerSlice> slices, const TrainConfig& config) {
     return std::make_unique<OneBitAdam>(
         rank, std::move(slices),

@@ -21,6 +21,25 @@ RowsAndColumns<T> of_matrix(const Tensor& all, std::int64_t begin, const Shape& 
   return {{at, index(shape[0])}, {at + shape[0], index(shape[1])}};
 }
 
+// Those of the rows and columns that this rank's part of a matrix has.
+template <class T>
+RowsAndColumns<T> of_part(const Tensor& all, std::int64_t begin, const Parameter& p) {
+  const RowsAndColumns<T> whole = of_matrix<T>(all, begin, p.global_shape);
+  const auto from = [&](int dimension) {
+    return index(p.split_dim == dimension ? p.split_begin : 0);
+  };
+  return {whole.row.subspan(from(0), index(p.shape[0])),
+          whole.column.subspan(from(1), index(p.shape[1]))};
+}
+
+// Of `used` elements of a whole parameter, those in this rank's part. Padding is whole rows.
+std::int64_t used_here(const Parameter& p, std::int64_t used) {
+  if (p.split_dim < 0) return used;
+  const std::int64_t rows = used / (p.global_shape.count() / p.global_shape[0]);
+  const std::int64_t first = p.split_dim == 0 ? p.split_begin : 0;
+  return std::clamp<std::int64_t>(rows - first, 0, p.shape[0]) * (p.shape.count() / p.shape[0]);
+}
+
 }  // namespace
 
 Adafactor::Adafactor(const Rank& rank, std::span<const Parameter* const> all_parameters,
@@ -32,16 +51,17 @@ Adafactor::Adafactor(const Rank& rank, std::span<const Parameter* const> all_par
       v_(slices_.size()) {
   std::int64_t count = 0;
   for (const Parameter* p : all_parameters) {
-    const std::int64_t drawn = p->init.drawn, all = p->shape.count();
-    wholes_.push_back({p, drawn < 0 ? all : std::min(drawn, all), count});
-    if (is_matrix(p->shape)) count += p->shape[0] + p->shape[1];
+    const std::int64_t drawn = p->init.drawn, all = p->global_shape.count();
+    const bool counts = !options.parts || p->split_dim >= 0 || options.parts->rank() == 0;
+    wholes_.push_back({p, drawn < 0 ? all : std::min(drawn, all), count, counts});
+    if (is_matrix(p->global_shape)) count += p->global_shape[0] + p->global_shape[1];
   }
   check();
   for (const OptimizerSlice& slice : slices_) whole_of_.push_back(find_whole(slice));
   const DType dtype = agree_on_type();
   moment_ = Tensor::zeros({count}, dtype, device_, Purpose::Optimizer);
   for (std::size_t i = 0; i < slices_.size(); ++i)
-    if (!is_matrix(slices_[i].parameter->shape))
+    if (!is_matrix(slices_[i].parameter->global_shape))
       v_[i] = Tensor::zeros({slices_[i].weight.count()}, dtype, device_, Purpose::Optimizer);
 }
 
@@ -61,7 +81,7 @@ void Adafactor::each_part(const Tensor& of_matrices, double scale, const Pass& p
                     .dtype = weight.dtype()});
     if (!has_numbers(device_)) continue;
     const Whole& whole = wholes_[whole_of_[i]];
-    const Shape& shape = whole.parameter->shape;
+    const Parameter& p = *whole.parameter;
     const auto call = [&](auto gradient, auto short_weight) {
       using T = decltype(short_weight);
       using S = Accumulator<T>;
@@ -70,11 +90,11 @@ void Adafactor::each_part(const Tensor& of_matrices, double scale, const Pass& p
                .weight = weight.data<S>(),
                .short_weight = slice.weight.data<T>(),
                .v = v_[i] ? v_[i].data<S>() : nullptr,
-               .sums = v_[i] ? RowsAndColumns<S>{} : of_matrix<S>(of_matrices, whole.begin, shape),
+               .sums = v_[i] ? RowsAndColumns<S>{} : of_part<S>(of_matrices, whole.begin, p),
                .scale = static_cast<S>(scale),
-               .columns = v_[i] ? kVectorRow : shape[1],
+               .columns = v_[i] ? kVectorRow : p.shape[1],
                .begin = begin,
-               .end = std::clamp(whole.used, begin, begin + count)});
+               .end = std::clamp(used_here(p, whole.used), begin, begin + count)});
     };
     dispatch(slice.weight.dtype(), [&](auto type) {
       if (slice.gradient.dtype() == slice.weight.dtype())
@@ -88,11 +108,13 @@ void Adafactor::each_part(const Tensor& of_matrices, double scale, const Pass& p
 void Adafactor::factor(const Tensor& sums, double beta2, const Tensor& factors) const {
   const auto all = [&](auto type) {
     using S = decltype(type);
-    for (const auto& [p, used, begin] : wholes_)
-      if (is_matrix(p->shape))
-        factor_second_moment<S>(of_matrix<S>(moment_, begin, p->shape),
-                                of_matrix<const S>(sums, begin, p->shape), beta2,
-                                of_matrix<S>(factors, begin, p->shape));
+    for (const Whole& whole : wholes_) {
+      const Shape& shape = whole.parameter->global_shape;
+      if (is_matrix(shape))
+        factor_second_moment<S>(of_matrix<S>(moment_, whole.begin, shape),
+                                of_matrix<const S>(sums, whole.begin, shape), beta2,
+                                of_matrix<S>(factors, whole.begin, shape));
+    }
   };
   if (!has_numbers(device_)) return;
   if (moment_.dtype() == DType::F64)
@@ -102,9 +124,12 @@ void Adafactor::factor(const Tensor& sums, double beta2, const Tensor& factors) 
 }
 
 void Adafactor::add_up(const Tensor& sums) const {
-  if (options_.slices == Slices::OfAll || sums.count() == 0) return;
+  if (sums.count() == 0) return;
   const auto span = rank_.trace.span("communication", "Adafactor's sums");
-  rank_.world.all_reduce(sums).wait();  // comm: n + m numbers a matrix; then 16 bytes a parameter
+  if (options_.slices == Slices::Divided)
+    rank_.world.all_reduce(sums).wait();  // comm: n + m numbers a matrix; then 16 bytes a parameter
+  if (options_.parts)
+    options_.parts->all_reduce(sums).wait();  // comm: the same, of parts of layers
 }
 
 void Adafactor::do_step(const OptimizerStep& options, std::int64_t step) {
@@ -114,11 +139,11 @@ void Adafactor::do_step(const OptimizerStep& options, std::int64_t step) {
       options_.step == Step::Scheduled ? options.learning_rate : std::min(1e-2, 1 / std::sqrt(t));
   const Tensor sums = Tensor::zeros(moment_.shape(), moment_.dtype(), device_, Purpose::Workspace);
   each_part(sums, scale, {.flops = 5, .moments = 2},
-            [&]<class S, class G, class T>(std::size_t, Part<S, G, T> part) {
+            [&]<class S, class G, class T>(std::size_t i, Part<S, G, T> part) {
               const S eps1 = static_cast<S>(options_.eps1);
               if (part.v)
                 part.average(static_cast<S>(beta2), eps1);
-              else
+              else if (wholes_[whole_of_[i]].counts)
                 part.add_squares(eps1, device_);
             });
   add_up(sums);
@@ -129,6 +154,7 @@ void Adafactor::do_step(const OptimizerStep& options, std::int64_t step) {
                                        device_, Purpose::Workspace);  // (P, 2): of U and X
   each_part(factors, scale, {.flops = 7, .weights = 1, .moments = 1},
             [&](std::size_t i, const auto& part) {
+              if (!wholes_[whole_of_[i]].counts) return;
               double* const to = squares.data<double>() + 2 * whole_of_[i];
               const auto [u, x] = part.squares();
               to[0] += u, to[1] += x;
@@ -156,11 +182,15 @@ std::vector<Optimizer::State> Adafactor::state() const {
     add("/master", masters_[i]);
     add("/v", v_[i]);
   }
-  for (const auto& [p, used, begin] : wholes_) {
-    if (!is_matrix(p->shape)) continue;
-    const std::int64_t rows = p->shape[0], columns = p->shape[1];
-    state.push_back({p->name + "/row", moment_.view().flat(begin, rows), nullptr, 0});
-    state.push_back({p->name + "/column", moment_.view().flat(begin + rows, columns), nullptr, 0});
+  for (const Whole& whole : wholes_) {
+    const Shape& shape = whole.parameter->global_shape;
+    if (!is_matrix(shape)) continue;
+    const auto add = [&](const char* what, std::int64_t begin, std::int64_t count) {
+      state.push_back(
+          {whole.parameter->name + what, moment_.view().flat(begin, count), nullptr, 0});
+    };
+    add("/row", whole.begin, shape[0]);
+    add("/column", whole.begin + shape[0], shape[1]);
   }
   return state;
 }

@@ -15,17 +15,17 @@ namespace aisc {
 using adafactor::has_numbers, adafactor::index;
 
 void Adafactor::check() const {
-  const auto& [clip, decay_power, eps1, eps2, weight_decay, step, slices] = options_;
+  const auto& [clip, decay_power, eps1, eps2, weight_decay, step, slices, parts] = options_;
   constexpr double kLeast = std::numeric_limits<float>::min();
   if (!(clip > 0 && decay_power > 0 && eps1 >= kLeast && eps2 >= 0 && weight_decay >= 0))
     fail(
         fmt::format("Adafactor: clip {}, decay_power {}, eps1 {}, eps2 {}, weight_decay {}: "
                     "expected > 0, > 0, at least {:.3g}, >= 0, >= 0",
                     clip, decay_power, eps1, eps2, weight_decay, kLeast));
-  for (const auto& [p, used, begin] : wholes_)
-    if (p->shape != p->global_shape)
+  for (const Whole& whole : wholes_)
+    if (const Parameter& p = *whole.parameter; p.shape != p.global_shape && !parts)
       fail(fmt::format("Adafactor: {} is {} of {}: other ranks have some of its rows or columns",
-                       p->name, p->shape.to_string(), p->global_shape.to_string()));
+                       p.name, p.shape.to_string(), p.global_shape.to_string()));
   for (const OptimizerSlice& slice : slices_) {
     const DType dtype = slice.weight.dtype();
     const Device& device = slice.weight.device();

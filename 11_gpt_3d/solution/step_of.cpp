@@ -38,13 +38,15 @@ enum class Optimizes { WholeModel, Shards };
 auto adafactor(Optimizes what) {
   const auto slices_are =
       what == Optimizes::Shards ? Adafactor::Slices::Divided : Adafactor::Slices::OfAll;
-  return [slices_are](const Rank& rank, ParameterStore& store, std::vector<OptimizerSlice> slices,
-                      const TrainConfig& config) {
+  return [slices_are](const Rank& rank, Mesh* mesh, ParameterStore& store,
+                      std::vector<OptimizerSlice> slices, const TrainConfig& config) {
     const std::vector<const Parameter*> all(store.parameters().begin(), store.parameters().end());
-    return std::make_unique<Adafactor>(rank, all, std::move(slices),
-                                       Adafactor::Options{.weight_decay = config.weight_decay,
-                                                          .step = Adafactor::Step::Scheduled,
-                                                          .slices = slices_are});
+    return std::make_unique<Adafactor>(
+        rank, all, std::move(slices),
+        Adafactor::Options{.weight_decay = config.weight_decay,
+                           .step = Adafactor::Step::Scheduled,
+                           .slices = slices_are,
+                           .parts = config.tp > 1 ? &mesh->tp() : nullptr});
   };
 }
 

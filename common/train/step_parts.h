@@ -104,8 +104,8 @@ struct TrainConfig;
 
 // Where a function is empty the plain form is used: AdamW, SumAtTheEnd, one_after_another.
 struct StepParts {
-  // Of the reducer's slices.
-  std::function<std::unique_ptr<Optimizer>(const Rank& rank, ParameterStore& store,
+  // Of the reducer's slices. `mesh` is null where every rank has whole layers of the whole model.
+  std::function<std::unique_ptr<Optimizer>(const Rank& rank, Mesh* mesh, ParameterStore& store,
                                            std::vector<OptimizerSlice> slices,
                                            const TrainConfig& config)>
       optimizer = {};

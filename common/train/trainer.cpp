@@ -19,7 +19,7 @@ const TrainConfig& validated(const TrainConfig& config, int ranks) {
   return config;
 }
 
-std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, ParameterStore& /*store*/,
+std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, Mesh* /*mesh*/, ParameterStore& /*store*/,
                                  std::vector<OptimizerSlice> slices, const TrainConfig& config) {
   return std::make_unique<AdamW>(
       std::move(slices),
@@ -98,7 +98,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
   for (const OptimizerSlice& slice : slices)
     draw(slice.weight, *slice.parameter, slice.begin, config.seed);
   reducer_->take_slices();
-  optimizer_ = parts_.optimizer(data_, store_, std::move(slices), config_);
+  optimizer_ = parts_.optimizer(data_, mesh_.get(), store_, std::move(slices), config_);
   reducer_->use(*optimizer_);
 }
 

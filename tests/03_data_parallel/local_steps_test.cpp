@@ -28,7 +28,7 @@ TrainConfig config_of(DType dtype) {
 StepParts local(std::int64_t average_every, std::int64_t batch, bool sgd) {
   StepParts parts = local_steps(average_every, batch);
   if (sgd)
-    parts.optimizer = [](const Rank&, ParameterStore&, std::vector<OptimizerSlice> slices,
+    parts.optimizer = [](const Rank&, Mesh*, ParameterStore&, std::vector<OptimizerSlice> slices,
                          const TrainConfig&) {
       return std::make_unique<Sgd>(std::move(slices), Sgd::Options{});
     };

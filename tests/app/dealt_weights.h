@@ -148,8 +148,8 @@ class Momentum final : public Optimizer {
 inline StepParts with_momentum(Deal deal,
                                const std::function<Momentum::Faults(int rank)>& faults = {}) {
   StepParts parts = dealt(deal);
-  parts.optimizer = [faults](const Rank& rank, ParameterStore&, std::vector<OptimizerSlice> slices,
-                             const TrainConfig&) {
+  parts.optimizer = [faults](const Rank& rank, Mesh*, ParameterStore&,
+                             std::vector<OptimizerSlice> slices, const TrainConfig&) {
     const int self = rank.world.rank();
     return std::make_unique<Momentum>(std::move(slices), self, rank.device,
                                       faults ? faults(self) : Momentum::Faults());

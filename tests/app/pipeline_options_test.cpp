@@ -41,8 +41,6 @@ TEST(PipelineOptions, SayWhichFlagsDoNotGoTogether) {
        "stage"},
       {{"--ranks", "2", "--pp", "2", "--optimizer", "onebit-adam"},
        "--pp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"},
-      {{"--ranks", "2", "--pp", "2", "--optimizer", "adafactor"},
-       "--pp 2 and --optimizer adafactor: its sums cannot be put together of stages"},
       {{"--ranks", "2", "--pp", "2", "--plan"},
        "--pp 2 and --plan: ranks of a pipeline do not hold the same"},
       {{"--ranks", "2", "--pp", "2", "--keep-mb", "-1"},

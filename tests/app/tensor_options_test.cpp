@@ -40,8 +40,6 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
        "part"},
       {{"--ranks", "2", "--tp", "2", "--optimizer", "onebit-adam"},
        "--tp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"},
-      {{"--ranks", "2", "--tp", "2", "--optimizer", "adafactor"},
-       "--tp 2 and --optimizer adafactor: its sums are of whole rows and columns"},
       {{"--ranks", "2", "--tp", "2", "--plan"},
        "--tp 2 and --plan: ranks that share layers do not hold the same"}};
   for (const auto& [flags, said] : refused)

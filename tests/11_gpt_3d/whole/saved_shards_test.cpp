@@ -204,10 +204,8 @@ TEST_P(SavedShards, OfMixedLayoutsAreNeverWhole) {
   const TrainConfig config = config_of(dtype);
   std::vector<Options> layouts{staged(run_of(4, {.zero = 3}, optimizer), 2),
                                staged(run_of(6, {.zero = 1}, optimizer), 2)};
-  if (optimizer == "adamw") {  // Adafactor's is refused with tensor parallelism
-    layouts.push_back(shared(run_of(6, {.zero = 3}, optimizer), 3));
-    layouts.push_back(shared(staged(run_of(12, {.zero = 1}, optimizer), 2), 3));
-  }
+  layouts.push_back(shared(run_of(6, {.zero = 3}, optimizer), 3));
+  layouts.push_back(shared(staged(run_of(12, {.zero = 1}, optimizer), 2), 3));
   for (const Options& layout : layouts) {
     const TemporaryFolder folder;
     on_ranks_of(layout, config, [&](const Rank& rank, Trainer& trainer) {
