@@ -186,7 +186,7 @@ function(aisc_lab_tests name sources libs)
   aisc_program(${name}_lab_test TEST SOURCES $<TARGET_OBJECTS:${name}_tests>
     LIBS ${libs} aisc_${name}_lab)
   set_property(TARGET ${name}_lab_test PROPERTY EXCLUDE_FROM_ALL ON)
-  add_custom_target(lab${number}_given DEPENDS ${name}_tests aisc_${name}_given)
+  add_custom_target(lab${number}_given DEPENDS ${name}_tests aisc_${name}_given aisc_start)
   foreach(lib IN LISTS libs)
     if(TARGET ${lib} AND lib MATCHES "^aisc_")
       add_dependencies(lab${number}_given ${lib})
