@@ -182,8 +182,8 @@ TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
             write_state(rank, folder.path("state"), trainer, host);
             expect_no_more("writing the state", 0, 0);
             read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
-            const auto longer =
-                static_cast<std::int64_t>(size_of(statistics_of(dtype)) / size_of(dtype));
+            const auto longer = static_cast<std::int64_t>(
+                size_of(statistics_of(config.model.dtype)) / size_of(config.model.dtype));
             expect_no_more("reading weights", 1, 2 * parameter * longer);
             begin_from(rank, folder.path("model.safetensors"), trainer);
             expect_no_more("beginning from a file", 0, 0);
