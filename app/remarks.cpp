@@ -92,12 +92,11 @@ const Flags kOfRuns = {"checkpoint-interval",
 std::string warmup_remark(const TrainConfig& t) {
   if (t.warmup_steps > t.steps)
     return fmt::format(
-        "--warmup {}: the run has {} steps, so that its rate never reaches {}; the last step's is "
-        "{:.3g}",
+        "--warmup {}: of {} steps its rate never reaches {}; the last step's is {:.3g}",
         t.warmup_steps, t.steps, t.learning_rate,
         t.learning_rate * static_cast<double>(t.steps) / static_cast<double>(t.warmup_steps));
-  return fmt::format("--warmup {}: the run has {} steps, so that its last step has the peak, {}",
-                     t.warmup_steps, t.steps, t.learning_rate);
+  return fmt::format("--warmup {}: of {} steps the last has the peak, {}", t.warmup_steps, t.steps,
+                     t.learning_rate);
 }
 
 }  // namespace

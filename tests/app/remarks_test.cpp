@@ -61,11 +61,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"--machine", "x", "--ranks", "2", "--zero", "1"}, ""},
         Case{{"--launcher", "threads"}, ""},
         Case{{"--warmup", "300", "--steps", "100"},
-             "--warmup 300: the run has 100 steps, so that its rate never reaches 0.004; the last "
+             "--warmup 300: of 100 steps its rate never reaches 0.004; the last "
              "step's is 0.00133"},
         Case{{"--warmup", "100", "--steps", "100"},
-             "--warmup 100: the run has 100 steps, so that its last step has the peak, 0.004"},
-        Case{{"--warmup", "99", "--steps", "100"}, "--warmup 99: the run has 100 steps, so that"},
+             "--warmup 100: of 100 steps the last has the peak, 0.004"},
+        Case{{"--warmup", "99", "--steps", "100"}, "--warmup 99: of 100 steps the last"},
         Case{{"--warmup", "98", "--steps", "100"}, ""}, Case{{"--steps", "2"}, ""}),
     [](const auto& test) { return std::to_string(test.index); });
 
