@@ -50,9 +50,10 @@ std::string RunState::to_json() const {
 RunState RunState::from_json(const std::string& json, const std::string& name) {
   const nlohmann::json j = parse_json(json, name);
   const auto has = [&](const char* key, auto is) { return j.contains(key) && (j[key].*is)(); };
-  using Json = nlohmann::json;
-  if (!j.is_object() || !has("config", &Json::is_object) || !has("command", &Json::is_string) ||
-      !has("corpus_hash", &Json::is_string) || !has("samples", &Json::is_number_unsigned))
+  if (!j.is_object() || !has("config", &nlohmann::json::is_object) ||
+      !has("command", &nlohmann::json::is_string) ||
+      !has("corpus_hash", &nlohmann::json::is_string) ||
+      !has("samples", &nlohmann::json::is_number_unsigned))
     fail(name +
          ": not a checkpoint of a training run: expected \"config\", \"command\", \"corpus_hash\" "
          "and "
@@ -62,7 +63,7 @@ RunState RunState::from_json(const std::string& json, const std::string& name) {
   state.command = j["command"].get<std::string>();
   state.samples = j["samples"].get<std::int64_t>();
   if (j.contains("updates")) {
-    if (!has("updates", &Json::is_number_unsigned))
+    if (!has("updates", &nlohmann::json::is_number_unsigned))
       fail(name + ": \"updates\": found " + shown(j["updates"]) + ", expected a number");
     state.updates = j["updates"].get<std::int64_t>();
   }

@@ -73,7 +73,7 @@ function(aisc_lab_libraries module given lab libs)
   set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
   aisc_library(aisc_${module}_given SOURCES ${given} LIBS ${libs} ${ARGN})
   aisc_library(aisc_${module}_lab SOURCES ${lab} LIBS ${given_libs})
-  set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON)
+  set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON UNITY_BUILD OFF)
   target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>
     ${given_again})
   if(AISC_USE_LABS OR NOT (complete OR EXISTS "${prebuilt}"))

@@ -26,6 +26,11 @@ set(AISC_HEADERS "$ENV{AISC_HEADERS}" CACHE PATH
   "Packages in a folder in place of installed ones: what tools/authors/gpu_check --pack filled")
 set(AISC_SANITIZE "" CACHE STRING
   "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
+set(unity OFF)
+if(AISC_ALONE OR AISC_SANITIZE)
+  set(unity ON)
+endif()
+option(AISC_UNITY "Compile the files of a library together, eight at a time: quicker from nothing" ${unity})
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "The compiler is GCC ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}); "

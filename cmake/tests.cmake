@@ -182,6 +182,7 @@ function(aisc_lab_tests name sources libs)
   target_link_libraries(${name}_tests PRIVATE ${libs} aisc_${name}_given aisc_settings
     ${AISC_PRIVATE_LIBS})
   target_compile_options(${name}_tests PRIVATE -O0)
+  set_property(TARGET ${name}_tests PROPERTY UNITY_BUILD ${AISC_UNITY})
   aisc_precompile(${name}_tests)
   aisc_program(${name}_lab_test TEST SOURCES $<TARGET_OBJECTS:${name}_tests>
     LIBS ${libs} aisc_${name}_lab)

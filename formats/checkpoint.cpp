@@ -50,7 +50,7 @@ bool is_plain_name(const std::string& name) {
 
 // json[key] as an unsigned number or a text; `at` names the manifest in errors.
 template <class T>
-T member(const json& object, const char* key, const std::string& at) {
+T needed_member(const json& object, const char* key, const std::string& at) {
   const bool fits =
       object.is_object() && object.contains(key) &&
       (std::is_same_v<T, std::string> ? object[key].is_string() : object[key].is_number_unsigned());
@@ -61,7 +61,7 @@ T member(const json& object, const char* key, const std::string& at) {
 }
 
 std::uint64_t hex_member(const json& object, const char* key, const std::string& at) {
-  const std::string text = member<std::string>(object, key, at);
+  const std::string text = needed_member<std::string>(object, key, at);
   std::uint64_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || stop != text.data() + text.size() || text.size() != 16)
@@ -128,7 +128,7 @@ std::string CheckpointWriter::commit(const std::string& state) {
 
 Manifest parse_manifest(const std::string& text, const std::string& name) {
   json j = parse_json(text, name);
-  const auto format = member<std::uint64_t>(j, "format", name);
+  const auto format = needed_member<std::uint64_t>(j, "format", name);
   if (format != kFormat)
     fail(fmt::format("{}: \"format\" is {}, expected {}", name, format, kFormat));
   const std::uint64_t expected = hex_member(j, "checksum", name);
@@ -137,15 +137,15 @@ Manifest parse_manifest(const std::string& text, const std::string& name) {
     fail(fmt::format("{}: damaged: checksum {}, expected {}", name, in_hex(found),
                      in_hex(expected)));
   Manifest manifest;
-  manifest.step = static_cast<std::int64_t>(member<std::uint64_t>(j, "step", name));
+  manifest.step = static_cast<std::int64_t>(needed_member<std::uint64_t>(j, "step", name));
   if (manifest.step < 0) fail(name + ": \"step\" is too large");
   if (!j.contains("state") || !j["state"].is_object())
     fail(name + ": \"state\": expected an object");
   manifest.state = j["state"].dump();
   if (!j.contains("files") || !j["files"].is_array()) fail(name + ": \"files\": expected a list");
   for (const json& file : j["files"]) {
-    manifest.files.push_back({member<std::string>(file, "name", name),
-                              member<std::uint64_t>(file, "bytes", name),
+    manifest.files.push_back({needed_member<std::string>(file, "name", name),
+                              needed_member<std::uint64_t>(file, "bytes", name),
                               hex_member(file, "checksum", name)});
     if (!is_plain_name(manifest.files.back().name))
       fail(fmt::format("{}: \"{}\" is not the name of a file in this folder", name,

@@ -21,23 +21,6 @@ std::uint64_t key_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
 
-// A piece of a word; what is left of the word is a doubly linked list of them.
-struct Piece {
-  std::int32_t id;
-  std::size_t before, after;
-};
-
-// A merge that was possible at piece `at` when it was noted. It is stale if the pieces there have
-// changed since.
-struct Candidate {
-  std::int32_t rank;
-  std::size_t at;
-};
-
-bool comes_later(const Candidate& a, const Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
-}
-
 // Words met lately in one text, each with where in the output its ids stand: text repeats its
 // words, and copying ids is far cheaper than merging. A word has one slot; the last one keeps it.
 class WordCache {
@@ -62,6 +45,22 @@ class WordCache {
 }  // namespace
 
 struct Tokenizer::Scratch {
+  // A piece of a word; what is left of the word is a doubly linked list of them.
+  struct Piece {
+    std::int32_t id;
+    std::size_t before, after;
+  };
+
+  // A merge that was possible at piece `at` when it was noted. It is stale if the pieces there have
+  // changed since.
+  struct Candidate {
+    std::int32_t rank;
+    std::size_t at;
+    bool operator<(const Candidate& other) const {  // comes later: a heap has the greatest on top
+      return rank != other.rank ? rank > other.rank : at > other.at;
+    }
+  };
+
   std::vector<Piece> pieces;
   std::vector<Candidate> candidates;  // a heap, the next merge on top
 };
@@ -104,24 +103,24 @@ void Tokenizer::encode_word(std::string_view word, Scratch& scratch,
   for (std::size_t i = 0; i + 1 < pieces.size(); ++i)
     if (const std::int32_t rank = rank_of(pieces[i].id, pieces[i + 1].id); rank != kNoRank)
       candidates.push_back({rank, i});
-  std::make_heap(candidates.begin(), candidates.end(), comes_later);
+  std::make_heap(candidates.begin(), candidates.end());
 
   const auto note = [&, this](std::size_t at) {
     if (at == kNone || scratch.pieces[at].after == kNone) return;
-    const Piece& piece = scratch.pieces[at];
+    const Scratch::Piece& piece = scratch.pieces[at];
     const std::int32_t rank = rank_of(piece.id, scratch.pieces[piece.after].id);
     if (rank == kNoRank) return;
     scratch.candidates.push_back({rank, at});
-    std::push_heap(scratch.candidates.begin(), scratch.candidates.end(), comes_later);
+    std::push_heap(scratch.candidates.begin(), scratch.candidates.end());
   };
   while (!candidates.empty()) {
-    const Candidate next = candidates.front();
-    std::pop_heap(candidates.begin(), candidates.end(), comes_later);
+    const Scratch::Candidate next = candidates.front();
+    std::pop_heap(candidates.begin(), candidates.end());
     candidates.pop_back();
     const Merge& merge = merges_[static_cast<std::size_t>(next.rank)];
-    Piece& left = pieces[next.at];
+    Scratch::Piece& left = pieces[next.at];
     if (left.id != merge.left || left.after == kNone) continue;
-    Piece& right = pieces[left.after];
+    Scratch::Piece& right = pieces[left.after];
     if (right.id != merge.right) continue;
     left.id = merge.result;
     right.id = -1;  // no candidate of its own holds any more

@@ -22,7 +22,7 @@ namespace aisc {
 namespace {
 
 using Place = std::uint32_t;  // in the array of symbols
-constexpr Place kNone = std::numeric_limits<Place>::max();
+constexpr Place kNowhere = std::numeric_limits<Place>::max();
 constexpr std::int32_t kGone = -1;  // merged into the symbol before
 
 struct Symbol {
@@ -89,14 +89,14 @@ Trainer::Trainer(std::string_view text, const std::array<std::int32_t, 256>& byt
 void Trainer::add_word(std::string_view word, std::int64_t count,
                        const std::array<std::int32_t, 256>& byte_ids) {
   const std::size_t begin = symbols_.size();
-  if (word.size() >= kNone - begin)
-    fail(fmt::format("tokenizer: the text has more than {} bytes in distinct words", kNone - 1));
+  if (word.size() >= kNowhere - begin)
+    fail(fmt::format("tokenizer: the text has more than {} bytes in distinct words", kNowhere - 1));
   const auto number = static_cast<std::uint32_t>(word_counts_.size());
   word_counts_.push_back(count);
   for (std::size_t i = 0; i < word.size(); ++i) {
     const auto at = static_cast<Place>(begin + i);
-    symbols_.push_back({byte_ids[static_cast<unsigned char>(word[i])], i == 0 ? kNone : at - 1,
-                        i + 1 == word.size() ? kNone : at + 1, number});
+    symbols_.push_back({byte_ids[static_cast<unsigned char>(word[i])], i == 0 ? kNowhere : at - 1,
+                        i + 1 == word.size() ? kNowhere : at + 1, number});
     if (i > 0) gain(at - 1, at);
   }
 }
@@ -141,16 +141,17 @@ void Trainer::merge(std::uint64_t pair, std::int32_t result) {
   pairs_.erase(pair);
   for (const Place left : places) {
     const Place right = symbols_[left].after;
-    if (symbols_[left].id != left_id || right == kNone || symbols_[right].id != right_id) continue;
+    if (symbols_[left].id != left_id || right == kNowhere || symbols_[right].id != right_id)
+      continue;
     const Place before = symbols_[left].before, after = symbols_[right].after;
-    if (before != kNone) lose(before, left);
-    if (after != kNone) lose(right, after);
+    if (before != kNowhere) lose(before, left);
+    if (after != kNowhere) lose(right, after);
     symbols_[left].id = result;
     symbols_[left].after = after;
     symbols_[right].id = kGone;
-    if (after != kNone) symbols_[after].before = left;
-    if (before != kNone) gain(before, left);
-    if (after != kNone) gain(left, after);
+    if (after != kNowhere) symbols_[after].before = left;
+    if (before != kNowhere) gain(before, left);
+    if (after != kNowhere) gain(left, after);
   }
   queue_born();
 }

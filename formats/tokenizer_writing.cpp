@@ -26,7 +26,7 @@ std::string joined(char open, const std::vector<std::string>& parts, char close)
   return all + "\n" + close;
 }
 
-std::string member(const char* key, const std::string& value) {
+std::string setting(const char* key, const std::string& value) {
   return fmt::format("{}: {}", to_json(key), value);
 }
 
@@ -80,19 +80,19 @@ void Tokenizer::write(const std::string& folder) const {
   const std::string vocab = joined('{', vocabulary, '}');
   const std::string model =
       joined('{',
-             {member("type", "\"BPE\""), member("dropout", "null"), member("unk_token", "null"),
-              member("continuing_subword_prefix", "null"), member("end_of_word_suffix", "null"),
-              member("fuse_unk", "false"), member("byte_fallback", "false"),
-              member("ignore_merges", "false"), member("vocab", vocab),
-              member("merges", joined('[', merges, ']'))},
+             {setting("type", "\"BPE\""), setting("dropout", "null"), setting("unk_token", "null"),
+              setting("continuing_subword_prefix", "null"), setting("end_of_word_suffix", "null"),
+              setting("fuse_unk", "false"), setting("byte_fallback", "false"),
+              setting("ignore_merges", "false"), setting("vocab", vocab),
+              setting("merges", joined('[', merges, ']'))},
              '}');
   const std::string words = byte_level().dump();
   const std::string whole =
       joined('{',
-             {member("version", "\"1.0\""), member("truncation", "null"), member("padding", "null"),
-              member("added_tokens", joined('[', added, ']')), member("normalizer", "null"),
-              member("pre_tokenizer", words), member("post_processor", words),
-              member("decoder", words), member("model", model)},
+             {setting("version", "\"1.0\""), setting("truncation", "null"),
+              setting("padding", "null"), setting("added_tokens", joined('[', added, ']')),
+              setting("normalizer", "null"), setting("pre_tokenizer", words),
+              setting("post_processor", words), setting("decoder", words), setting("model", model)},
              '}');
   const auto put = [&](const char* name, const std::string& bytes) {
     write_file((std::filesystem::path(folder) / name).string(), bytes);

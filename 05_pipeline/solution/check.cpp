@@ -5,11 +5,6 @@
 #include "common/core/error.h"
 
 namespace aisc {
-namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends) {
   const std::vector<std::vector<Action>>& lists = handovers.schedule().actions;

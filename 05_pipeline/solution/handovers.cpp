@@ -8,8 +8,6 @@
 namespace aisc {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 // What a rank that cannot go on waits for, and of which rank.
 std::optional<std::pair<int, std::string>> wait_of(const Handovers& h,
                                                    const std::vector<std::size_t>& done,

@@ -11,8 +11,6 @@
 namespace aisc {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 void check_list(const Schedule& s, int rank, std::vector<std::string>& out) {
   const ActionKind last = s.splits_backward ? ActionKind::WeightGradient : ActionKind::Backward;
   std::vector<bool> seen(4 * index(s.micro_batches) * index(s.chunks()));

@@ -13,8 +13,6 @@
 namespace aisc {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 Schedule checked(Schedule schedule, const Communicator& pp, const Model& model) {
   std::string all;
   for (const std::string& problem : problems(schedule)) all += "\n  " + problem;

@@ -5,8 +5,6 @@
 namespace aisc {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 // Parts of the trace, which the report's picture of a step knows.
 const char* part_of(ActionKind kind) {
   switch (kind) {

@@ -16,8 +16,6 @@
 namespace aisc {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 class Simulator {
  public:
   Simulator(const Schedule& schedule, const std::vector<ActionCosts>& costs, const LinkCosts& link)

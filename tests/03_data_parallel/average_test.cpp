@@ -25,10 +25,7 @@ using Rows = std::vector<std::vector<double>>;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Communication happens at the first wait(): what nobody waits for is seen to be missing.
-LaunchOptions late(std::size_t ranks) {
-  return {
-      .ranks = static_cast<int>(ranks), .bind = false, .internals = {.decorate = make_late_comm}};
-}
+LaunchOptions late_ranks(std::size_t ranks) { return late(static_cast<int>(ranks)); }
 
 std::string where(std::size_t ranks, int rank, const char* what) {
   return std::to_string(ranks) + " ranks, rank " + std::to_string(rank) + ": " + what;
@@ -65,7 +62,7 @@ void expect_average(const Rows& rows) {
                  weighted(rows, all(n, 1))},
                 {"they were divided by the number of ranks twice",
                  weighted(rows, all(n, 1.0 / static_cast<double>(n * n)))}};
-  launch(late(n), [&](const Rank& rank) {
+  launch(late_ranks(n), [&](const Rank& rank) {
     const int r = rank.world.rank();
     const std::vector<double>& own = rows[static_cast<std::size_t>(r)];
     const Tensor x =
@@ -106,7 +103,7 @@ void expect_by_tokens(const Rows& rows, const std::vector<std::int64_t>& tokens)
       {"a rank without tokens counted: 0 times NaN is NaN", all(rows[0].size(), kNaN)},
       {"all ranks counted alike, however many tokens they have", weighted(rows, equal)},
       {"they were weighted by tokens and never divided by all of them", weighted(rows, whole)}};
-  launch(late(n), [&](const Rank& rank) {
+  launch(late_ranks(n), [&](const Rank& rank) {
     const auto r = static_cast<std::size_t>(rank.world.rank());
     const Tensor x =
         from_doubles(rows[r], {static_cast<std::int64_t>(rows[r].size())}, DType::F64, rank.device);

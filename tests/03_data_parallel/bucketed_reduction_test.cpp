@@ -11,13 +11,6 @@
 namespace aisc {
 namespace {
 
-LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
-}
-
 // Three layers; units of 128, 64 and 192 elements, with padding: [0, 128), [128, 192), [192, 384).
 std::vector<toy::Size> three_layers() { return {{.count = 100}, {.count = 64}, {.count = 130}}; }
 std::vector<toy::Size> tied() {

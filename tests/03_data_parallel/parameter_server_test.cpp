@@ -15,7 +15,7 @@
 namespace aisc {
 namespace {
 
-struct Ran {
+struct Served {
   std::vector<ServedUpdate> updates;
   std::vector<double> seconds;               // of the server's clock, at each update
   std::vector<std::vector<double>> weights;  // by update, before it
@@ -24,8 +24,8 @@ struct Ran {
 
 // Workers' steps take `seconds` each. The gradient is the weight that it was computed from, plus
 // the worker's rank; the server subtracts a tenth of it.
-Ran run(const std::vector<double>& seconds, const ServerOptions& options, bool late = false) {
-  Ran ran;
+Served run(const std::vector<double>& seconds, const ServerOptions& options, bool late = false) {
+  Served ran;
   LaunchOptions launch_options{.ranks = static_cast<int>(seconds.size()) + 1, .bind = false};
   if (late)
     launch_options.internals.decorate = make_late_comm;
@@ -59,7 +59,7 @@ Ran run(const std::vector<double>& seconds, const ServerOptions& options, bool l
 }
 
 // What the updates must have made of the weights, by their ages alone.
-void expect_weights_of_updates(const Ran& ran) {
+void expect_weights_of_updates(const Served& ran) {
   std::vector<std::vector<double>> history{{1, 2}};
   for (std::size_t u = 0; u < ran.updates.size(); ++u) {
     EXPECT_EQ(ran.weights[u], history.back()) << "update " << u;
@@ -75,7 +75,7 @@ void expect_weights_of_updates(const Ran& ran) {
 struct OfWorker {
   std::int64_t steps = 0, oldest = 0;
 };
-std::map<int, OfWorker> by_worker(const Ran& ran) {
+std::map<int, OfWorker> by_worker(const Served& ran) {
   std::map<int, OfWorker> workers;
   for (const ServedUpdate& update : ran.updates) {
     OfWorker& worker = workers[update.worker];
@@ -86,7 +86,7 @@ std::map<int, OfWorker> by_worker(const Ran& ran) {
 }
 
 TEST(ParameterServer, OfOneWorkerIsTheSerialRun) {
-  const Ran ran = run({1}, {.updates = 5});
+  const Served ran = run({1}, {.updates = 5});
   EXPECT_EQ(ran.updates.size(), 5U);
   EXPECT_EQ(by_worker(ran)[1].oldest, 0);
   expect_weights_of_updates(ran);
@@ -94,7 +94,7 @@ TEST(ParameterServer, OfOneWorkerIsTheSerialRun) {
 
 TEST(ParameterServer, TakesEachGradientOnceAndAppliesItToWhatThereIs) {
   for (const bool late : {false, true}) {
-    const Ran ran = run({1, .5, 2}, {.updates = 20}, late);
+    const Served ran = run({1, .5, 2}, {.updates = 20}, late);
     EXPECT_EQ(ran.updates.size(), 20U);
     by_worker(ran);
     expect_weights_of_updates(ran);
@@ -103,12 +103,12 @@ TEST(ParameterServer, TakesEachGradientOnceAndAppliesItToWhatThereIs) {
 
 // Of n equal workers each gradient is n - 1 updates old, once all are at work.
 TEST(ParameterServer, EqualWorkersAreAsOldAsThereAreOthers) {
-  const Ran ran = run(std::vector<double>(4, 1), {.updates = 20});
+  const Served ran = run(std::vector<double>(4, 1), {.updates = 20});
   for (std::size_t u = 4; u < ran.updates.size(); ++u) EXPECT_EQ(ran.updates[u].age, 3);
 }
 
 TEST(ParameterServer, NobodyWaitsForTheSlowest) {
-  const Ran ran = run({1, 1, 8}, {.updates = 51});
+  const Served ran = run({1, 1, 8}, {.updates = 51});
   auto workers = by_worker(ran);
   EXPECT_EQ(workers[3].steps, 3) << "24 seconds of the slow one,";
   EXPECT_EQ(workers[1].steps, 24) << "and of the others";
@@ -119,7 +119,7 @@ TEST(ParameterServer, NobodyWaitsForTheSlowest) {
 
 TEST(ParameterServer, ABoundHoldsTheFastBack) {
   for (const std::int64_t staleness : {0, 1, 3}) {
-    const Ran ran = run({1, 1, 8}, {.updates = 30, .staleness = staleness});
+    const Served ran = run({1, 1, 8}, {.updates = 30, .staleness = staleness});
     std::map<int, std::int64_t> ended{{1, 0}, {2, 0}, {3, 0}};
     for (const ServedUpdate& update : ran.updates) {
       ended[update.worker] = update.step + 1;
@@ -133,7 +133,7 @@ TEST(ParameterServer, ABoundHoldsTheFastBack) {
 }
 
 TEST(ParameterServer, WithoutStalenessGoesInRounds) {
-  const Ran ran = run({1, 2, 3}, {.updates = 12, .staleness = 0});
+  const Served ran = run({1, 2, 3}, {.updates = 12, .staleness = 0});
   for (std::size_t u = 0; u < ran.updates.size(); ++u)
     EXPECT_EQ(ran.updates[u].step, static_cast<std::int64_t>(u / 3)) << "update " << u;
 }

@@ -22,13 +22,6 @@ namespace {
 
 constexpr std::int64_t kBatch = 3, kTokens = 5, kWidth = 6;
 
-LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
-}
-
 // A GPT of two blocks in F64 with dropout, the same on all ranks, and a micro-batch.
 struct Gpt {
   Gpt(const Rank& own, const std::string& recompute)

@@ -14,13 +14,6 @@
 namespace aisc {
 namespace {
 
-LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
-}
-
 // Element i of unit u: as the whole model has it.
 double weight(std::size_t unit, std::int64_t i) {
   return static_cast<double>(1000 * (unit + 1)) + static_cast<double>(i);

@@ -22,13 +22,6 @@ using Counts = std::vector<std::vector<std::int64_t>>;  // of each unit's parame
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
-}
-
 FlatLayout layout_of(const Counts& counts, int ranks, const std::string& name = "unit") {
   std::deque<Parameter> parameters;
   std::vector<Unit> units;

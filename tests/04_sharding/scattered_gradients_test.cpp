@@ -16,13 +16,6 @@ namespace {
 
 using Options = ScatteredGradients::Options;
 
-LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
-}
-
 std::vector<toy::Size> three_layers() { return {{.count = 100}, {.count = 64}, {.count = 130}}; }
 
 struct Gradients {

@@ -21,12 +21,6 @@ void on_ranks(int ranks, const std::function<void(const Rank&)>& body) {
   launch({.ranks = ranks, .device = {.poison = true}, .bind = false}, body);
 }
 
-std::vector<double> counted(int n) {
-  std::vector<double> values;
-  for (int i = 1; i <= n; ++i) values.push_back(i);
-  return values;
-}
-
 TEST(AreasGiven, AreSharesThatDifferByAtMostOne) {
   EXPECT_EQ(share_of(7, 0, 3), (Interval{0, 2}));
   EXPECT_EQ(share_of(7, 1, 3), (Interval{2, 4}));

@@ -92,12 +92,6 @@ void expect_as_loops(const Case& size, DType dtype) {
   EXPECT_TRUE(all_close(found.dfilters, dfilters.values, tolerance)) << where << "dfilters";
 }
 
-std::vector<double> counted(int n) {
-  std::vector<double> values;
-  for (int i = 1; i <= n; ++i) values.push_back(i);
-  return values;
-}
-
 // Sums of a pixel and its neighbours: 1 + 2 + 5 + 6 in the corner, 9 of them in the middle.
 TEST(ConvolutionGiven, SumsNeighboursByHand) {
   CpuDevice device({.poison = true});

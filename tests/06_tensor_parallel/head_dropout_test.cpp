@@ -44,8 +44,8 @@ LayerCase whole(LayerCase c) {
 
 // What dropout makes of two samples of three tokens of four ones, where the first of each token
 // draws by its index(sample, token).
-using Index = std::function<std::uint64_t(std::uint64_t sample, std::uint64_t token)>;
-std::vector<double> kept(const Rank& rank, const Index& index) {
+using DrawAt = std::function<std::uint64_t(std::uint64_t sample, std::uint64_t token)>;
+std::vector<double> kept(const Rank& rank, const DrawAt& index) {
   const Tensor x({2, 3, 4}, DType::F64, rank.device);
   ops::fill(x, 1);
   for (std::uint64_t b = 0; b < 2; ++b)
@@ -67,7 +67,7 @@ TEST(HeadDropout, TwoRanksByHand) {
     const Tensor y =
         dropout.forward(std::move(ones), saved, {.first_sample = 3, .tokens = {.first = 2}});
     const auto r = static_cast<std::uint64_t>(tp.rank());
-    const auto with = [&](const Index& index) { return kept(rank, index); };
+    const auto with = [&](const DrawAt& index) { return kept(rank, index); };
     EXPECT_TRUE(numbers_are(
         fmt::format("2 ranks, rank {}: ones of samples 3 and 4, tokens 2 to 4", r), y,
         with([=](auto b, auto t) { return ((3 + b) << 32) + (2 + t) * 8 + 4 * r; }),

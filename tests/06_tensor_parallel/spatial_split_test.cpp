@@ -20,7 +20,7 @@ namespace aisc {
 namespace {
 
 using Index = std::int64_t;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // what new memory holds
+constexpr double kNew = std::numeric_limits<double>::quiet_NaN();  // what new memory holds
 
 enum class Messages { Usual, Late };
 
@@ -103,9 +103,9 @@ void expect_part(const std::string& where, const Tensor& found, const Area& part
     mistakes.push_back(
         {why, to_doubles(part_of(compute(without(whole, own, missing, value)), all, part))});
   };
-  mistake("the corners were forgotten", Missing::Corners, kNaN);
+  mistake("the corners were forgotten", Missing::Corners, kNew);
   mistake("the corners were zeros", Missing::Corners, 0);
-  mistake("no halo was there", Missing::All, kNaN);
+  mistake("no halo was there", Missing::All, kNew);
   mistake("the halo was zeros", Missing::All, 0);
   EXPECT_TRUE(numbers_are(where, found, to_doubles(expected), mistakes, 0));
   ADD_FAILURE() << where << ": the bits differ from those of the unsplit convolution";
@@ -145,12 +145,6 @@ void expect_unsplit(const Rank& rank, const Case& c) {
       << "it sums the products of all ranks with what forward read, its halo included";
 }
 
-std::vector<double> counted(int n) {
-  std::vector<double> values;
-  for (int i = 1; i <= n; ++i) values.push_back(i);
-  return values;
-}
-
 // Each rank has 2 x 2 of 1 .. 16, and needs one more row and column: rank 0 gets 3 and 7 from rank
 // 1, 9 and 10 from rank 2, and 11 from rank 3, over the corner.
 TEST(Halo, OfFourByFourOnTwoByTwoRanksByHand) {
@@ -173,7 +167,7 @@ TEST(Halo, OfFourByFourOnTwoByTwoRanksByHand) {
                     "the corner, which the rank at the diagonal has, was forgotten"},
           std::pair{Missing::All, "nothing came from other ranks"}})
       mistakes.push_back(
-          {why, to_doubles(part_of(without(x, owned[r], missing, kNaN), all, needed[r]))});
+          {why, to_doubles(part_of(without(x, owned[r], missing, kNew), all, needed[r]))});
     EXPECT_TRUE(numbers_are(fmt::format("2 x 2 ranks, rank {}: x with its halo", r), found,
                             expected[r], mistakes));
   });

@@ -22,13 +22,6 @@
 
 namespace aisc::split {
 
-inline LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
-}
-
 // Groups of `size` neighbours: who sums over all ranks in place of its group finds too much.
 inline std::unique_ptr<Communicator> group_of(const Rank& rank, int size) {
   return rank.world.split(rank.world.rank() / size, rank.world.rank(), "tp");

@@ -24,7 +24,7 @@ namespace {
 
 using Index = std::int64_t;
 using Numbers = std::vector<double>;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Of what each rank has, one number a token.
@@ -53,7 +53,7 @@ TEST(VocabParallelCrossEntropy, LogSumExpOfTwoRanksByHand) {
                  "related to the same number",
                  {own[0] + std::log(2)}},
                 {"the maximum was subtracted and not added again", {std::log(10. / 7)}},
-                {"a sum or a maximum was read before it was there: wait for it", {kNaN}},
+                {"a sum or a maximum was read before it was there: wait for it", {kNoNumber}},
                 {"the logarithms were added, and not what they are of", {std::log(21)}},
                 {"the ranks of the world were summed and not those of tp", {std::log(20)}}};
       });
@@ -81,7 +81,7 @@ TEST(VocabParallelCrossEntropy, LogSumExpOfARankWithoutAWordByHand) {
                        return {
                            {"minus infinity was subtracted from minus infinity, which is no "
                             "number: subtract the maximum of all ranks, and from nothing else",
-                            {kNaN}}};
+                            {kNoNumber}}};
                      });
 }
 

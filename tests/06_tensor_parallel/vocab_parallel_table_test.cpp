@@ -23,7 +23,7 @@ namespace {
 
 using Index = std::int64_t;
 using Ids = std::vector<std::int32_t>;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // what new memory holds
+constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();  // what new memory holds
 
 // So many words, and rows up to a multiple: the rest is padding.
 GptConfig config_of(Index words, Index multiple = 1, Index width = 2) {
@@ -81,7 +81,7 @@ void expect_found(int t, const GptConfig& config, const Ids& ids) {
        found_by(t, config, ids, [&](Index r) { return rows / t * r; })},
       {"a rank has looked nothing up, and what its new memory held was summed, too: one that has "
        "padding alone adds zeros",
-       std::vector<double>(expected.size(), kNaN)}};
+       std::vector<double>(expected.size(), kUnwritten)}};
   split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
     const Lookup lookup(rank, tp, config);
     EXPECT_TRUE(numbers_are(fmt::format("{} words in {} rows on {} ranks, rank {}: x",
@@ -102,7 +102,8 @@ TEST(VocabParallelEmbedding, FiveRowsOnTwoRanksByHand) {
                          : std::vector<double>{21, 22, 41, 42, 0, 0}},
          {"row 4, the last of the vocabulary, is no rank's", {21, 22, 0, 0, 1, 2}},
          {"it was summed over all ranks of the world and not over tp", {42, 44, 82, 84, 2, 4}},
-         {"what new memory held was summed, too: overwrite it", std::vector<double>(6, kNaN)}}));
+         {"what new memory held was summed, too: overwrite it",
+          std::vector<double>(6, kUnwritten)}}));
   });
 }
 

@@ -44,8 +44,6 @@ std::vector<std::vector<int>> edges(const PlanMaker& maker, CommOp op, int p, in
   return each_of(p, [&](int r) { return receivers(maker(call(op, 4, root), r, p)); });
 }
 
-Collective broadcast(std::int64_t n, int root = 0) { return call(CommOp::Broadcast, n, root); }
-
 void expect_broadcasts(int p, std::int64_t n, int root) {
   auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
   const Total total = run(plans_of(binomial_broadcast, broadcast(n, root), p), memory);

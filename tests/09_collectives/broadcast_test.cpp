@@ -15,15 +15,13 @@
 namespace aisc::plan_runs {
 namespace {
 
-Collective broadcast(std::int64_t n, int root = 0) { return call(CommOp::Broadcast, n, root); }
-
 PlanMaker chain(int segments) {
   return [segments](const Collective& c, int rank, int size) {
     return chain_broadcast(c, rank, size, segments);
   };
 }
 
-Total expect_broadcasts(const PlanMaker& maker, int p, std::int64_t n, int root) {
+Total expect_all_have_the_roots(const PlanMaker& maker, int p, std::int64_t n, int root) {
   auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
   const Total total = run(plans_of(maker, broadcast(n, root), p), memory);
   expect_outs(memory, [&](int, auto i) { return value(root, i); });
@@ -34,14 +32,14 @@ TEST(ChainBroadcast, CopiesTheRootsBuffer) {
   for (const int k : {1, 2, 3, 8, 40}) {
     SCOPED_TRACE(testing::Message() << k << " segments");
     for_sizes_counts_and_roots(
-        [&](int p, std::int64_t n, int root) { expect_broadcasts(chain(k), p, n, root); });
+        [&](int p, std::int64_t n, int root) { expect_all_have_the_roots(chain(k), p, n, root); });
   }
   for (int d = 0; d < 5; ++d) {
     const std::string name = "ChainBroadcast" + std::to_string(d);
     const int p = static_cast<int>(drawn("ranks of " + name, 2, 30));
     const auto n = drawn("count of " + name, 1, 3000), k = drawn("segments of " + name, 1, 60);
     SCOPED_TRACE(testing::Message() << p << " ranks, count " << n << ", " << k << " segments");
-    expect_broadcasts(chain(static_cast<int>(k)), p, n, p / 2);
+    expect_all_have_the_roots(chain(static_cast<int>(k)), p, n, p / 2);
   }
 }
 
@@ -200,7 +198,7 @@ TEST(BestSegments, AreAsManyAsAllowedWhereMessagesHaveNoLatency) {
 
 TEST(VanDeGeijn, CopiesTheRootsBuffer) {
   for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
-    const Total total = expect_broadcasts(van_de_geijn_broadcast, p, n, root);
+    const Total total = expect_all_have_the_roots(van_de_geijn_broadcast, p, n, root);
     if (n >= p) {
       EXPECT_EQ(total.most.steps, p == 1 ? 0 : log2_ceil(p) + p - 1);
       EXPECT_EQ(total.rounds, total.most.steps);

@@ -10,9 +10,7 @@
 namespace aisc::plan_runs {
 namespace {
 
-Collective all_reduce(std::int64_t count) { return call(CommOp::AllReduce, count); }
-
-void expect_sums(int p, std::int64_t n) {
+void expect_naive_sums(int p, std::int64_t n) {
   auto memory = each_of(p, [&](int r) { return inout(r, n); });
   run(plans_of(naive_all_reduce, all_reduce(n), p), memory);
   expect_outs(memory, [&](int, auto i) { return sum(p, i); });
@@ -24,12 +22,12 @@ TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {
 }
 
 TEST(NaiveAllReduce, SumsOnEveryRank) {
-  for_sizes_and_counts(expect_sums);
+  for_sizes_and_counts(expect_naive_sums);
   for (int k = 0; k < 5; ++k) {
     const int p = static_cast<int>(drawn("ranks of NaiveAllReduce" + std::to_string(k), 2, 20));
     const auto n = drawn("count of NaiveAllReduce" + std::to_string(k), 1, 3000);
     SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
-    expect_sums(p, n);
+    expect_naive_sums(p, n);
   }
 }
 

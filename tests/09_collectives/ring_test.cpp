@@ -17,8 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 
-Collective all_reduce(std::int64_t count) { return call(CommOp::AllReduce, count); }
-
 // 0 .. p - 1.
 Ring ordered(int p) {
   Ring ring;

@@ -97,6 +97,11 @@ inline double simulated_seconds(const PlanMaker& maker, const Collective& c, int
   return seconds;
 }
 
+inline Collective all_reduce(std::int64_t count) { return call(CommOp::AllReduce, count); }
+inline Collective broadcast(std::int64_t n, int root = 0) {
+  return call(CommOp::Broadcast, n, root);
+}
+
 // What ranks that begin with these buffers, on which a plan works in place, end with.
 using Rows = std::vector<std::vector<std::int64_t>>;
 inline Rows outputs(const PlanMaker& maker, const Collective& c, const Rows& begin) {

@@ -176,13 +176,13 @@ TEST(PcieTree, WaysPassWhatStandsBetween) {
 }
 
 // Powers of two, so that == is right. QPI carries half of what PCIe does.
-const Speeds kExact{
+const Speeds kPowersOfTwo{
     .nvlink = {0x1p22, 0x1p-12}, .pcie = {0x1p21, 0x1p-12}, .cpus = {0x1p20, 0x1p-11}};
 
 // Through GPU 0's PCIe cable both messages pass one after the other, then at their own pace.
 TEST(PcieTree, CommunicatorsTakeTheTimeOfItsCables) {
   const auto times =
-      exact::end_times({.ranks = 8, .network = pcie_tree(kExact).network()}, [](Rank rank) {
+      exact::end_times({.ranks = 8, .network = pcie_tree(kPowersOfTwo).network()}, [](Rank rank) {
         const Tensor x = exact::f32(rank, 256);
         const Transfer both[] = {{.in = x, .to = 1}, {.in = x, .to = 4}};
         if (rank.world.rank() == 0) rank.world.exchange(both).wait();

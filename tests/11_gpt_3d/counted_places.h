@@ -12,6 +12,10 @@
 
 namespace aisc {
 
+inline constexpr MeshDirection kTensor = MeshDirection::Tensor, kData = MeshDirection::Data,
+                               kPipeline = MeshDirection::Pipeline;
+inline constexpr MeshOrder kDataFirst{kData, kTensor, kPipeline};
+
 inline std::vector<MeshPlace> counted_places(const MeshShape& shape, const MeshOrder& order) {
   std::vector<MeshPlace> places;
   MeshPlace place;

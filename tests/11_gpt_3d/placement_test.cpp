@@ -18,10 +18,7 @@ namespace aisc {
 namespace {
 
 using Groups = std::vector<std::vector<int>>;
-constexpr MeshDirection kTensor = MeshDirection::Tensor, kData = MeshDirection::Data,
-                        kPipeline = MeshDirection::Pipeline;
 constexpr MeshDirection kDirections[] = {kTensor, kData, kPipeline};
-constexpr MeshOrder kDataFirst{kData, kTensor, kPipeline};
 
 std::string text_of(const Groups& groups) {
   std::vector<std::string> texts;

@@ -14,10 +14,6 @@
 namespace aisc {
 namespace {
 
-constexpr MeshDirection kTensor = MeshDirection::Tensor, kData = MeshDirection::Data,
-                        kPipeline = MeshDirection::Pipeline;
-constexpr MeshOrder kDataFirst{kData, kTensor, kPipeline};
-
 // Every pair of ranks: what the one sends to the other, told from their places alone.
 struct Ways {
   bool rings = true;           // the last of tp and dp sends to the first

@@ -11,10 +11,8 @@
 
 #include "tests/11_gpt_3d/traces.h"
 
-namespace aisc {
+namespace aisc::traces {
 namespace {
-
-using namespace traces;
 
 // What somebody gets who made it.
 struct Mistake {
@@ -228,4 +226,4 @@ TEST(Waits, WhateverRanksHaveCalled) {
 }
 
 }  // namespace
-}  // namespace aisc
+}  // namespace aisc::traces

@@ -14,7 +14,7 @@
 namespace aisc {
 namespace {
 
-TrainConfig config_of(DType dtype, std::int64_t vocabulary) {
+TrainConfig config_to_fit(DType dtype, std::int64_t vocabulary) {
   TrainConfig config;
   config.model = {.layers = 3,
                   .heads = 4,
@@ -43,7 +43,7 @@ TEST_P(NeededBytes, AreNearWhatATrainerTakes) {
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i % 250);
   for (const DType dtype : {DType::F64, DType::F32, DType::BF16})
     for (const std::int64_t vocabulary : {256, 3000}) {
-      TrainConfig config = config_of(dtype, vocabulary);
+      TrainConfig config = config_to_fit(dtype, vocabulary);
       config.recompute = Recompute::parse(GetParam());
       CpuDevice device;
       const auto world = make_self_communicator();
@@ -61,7 +61,7 @@ TEST_P(NeededBytes, AreNearWhatATrainerTakes) {
 
 // However much may be kept besides, there is no more than what micro-batches under way have.
 TEST(NeededBytesOfAPipeline, KeepNoMoreThanThereIs) {
-  TrainConfig config = config_of(DType::F32, 256);
+  TrainConfig config = config_to_fit(DType::F32, 256);
   config.pp = 2;
   config.micro_batches = 4;
   const auto activations = [&](const TrainConfig::AtOnce& at_once) {
@@ -77,7 +77,7 @@ TEST(NeededBytesOfAPipeline, KeepNoMoreThanThereIs) {
 
 TEST(RequireMemory, SaysWhatIsNeededAndWhatThereIs) {
   constexpr std::int64_t kGib = std::int64_t{1} << 30;
-  MemoryRequest request{.config = config_of(DType::F32, 256)};
+  MemoryRequest request{.config = config_to_fit(DType::F32, 256)};
   require_memory(request, kGib);
   request.config.batch = 1'000'000;
   EXPECT_TRUE(error_says([&] { require_memory(request, 20 * kGib); },
@@ -96,7 +96,7 @@ TEST(RequireMemory, SaysWhatIsNeededAndWhatThereIs) {
 // Of one process: what threads and libraries reserve comes on top.
 TEST(RequireAddressSpace, SaysWhatIsNeededWhatThereIsAndWhatToMakeSmaller) {
   constexpr std::int64_t kMib = 1 << 20;
-  MemoryRequest request{.config = config_of(DType::F32, 256)};
+  MemoryRequest request{.config = config_to_fit(DType::F32, 256)};
   require_address_space(request, 4, 2000 * kMib);
   EXPECT_TRUE(error_says([&] { require_address_space(request, 4, 50 * kMib); },
                          {"needs about", "MiB", "its 4 threads", "50.0 MiB are left", "ulimit -v",
@@ -110,7 +110,7 @@ void no_memory() { throw std::bad_alloc(); }
 
 TEST(OutOfMemoryDeathTest, IsAMessageWhereNobodyCanCatchIt) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  const std::string message = out_of_memory({.config = config_of(DType::F32, 256)});
+  const std::string message = out_of_memory({.config = config_to_fit(DType::F32, 256)});
   EXPECT_NE(message.find("this run needs about"), std::string::npos);
   EXPECT_NE(message.find("lower --batch"), std::string::npos);
   const auto fails = []() noexcept { no_memory(); };  // as in a parallel region

@@ -8,20 +8,14 @@
 #include <vector>
 
 #include "app/options.h"
+#include "tests/app/parsed.h"
 
 namespace aisc {
 namespace {
 
-ParsedOptions parse(std::vector<const char*> flags, const std::string& earlier = "{}") {
-  flags.insert(flags.begin(), "train_gpt");
-  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
-}
-
-std::string refusal(const std::vector<const char*>& flags, const std::string& earlier = "{}") {
-  testing::internal::CaptureStderr();
-  EXPECT_FALSE(parse(flags, earlier).options);
-  return testing::internal::GetCapturedStderr();
-}
+using parsed::Flags;
+using parsed::parse;
+using parsed::refusal_in_full;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -64,9 +58,9 @@ TEST(RecordedFlags, KeepPathsByteForByte) {
 }
 
 TEST(RecordedFlags, OtherTextsAreRefusedWhereTheyAreNoUtf8) {
-  EXPECT_TRUE(contains(refusal({"--sample", "caf\xe9"}),
+  EXPECT_TRUE(contains(refusal_in_full({"--sample", "caf\xe9"}),
                        "--sample: found 0xe9 at byte 3, expected text in UTF-8"));
-  EXPECT_TRUE(contains(refusal({"--order", "tp\xff"}), "--order"));
+  EXPECT_TRUE(contains(refusal_in_full({"--order", "tp\xff"}), "--order"));
   EXPECT_TRUE(parse({"--sample", "caf\xc3\xa9"}).options);
 }
 
@@ -114,7 +108,8 @@ TEST(RecordedFlags, WhatSomebodyGaveStays) {
   EXPECT_EQ(slower->train.min_learning_rate, 0.001);
   EXPECT_EQ(slower->train.gradient_dtype, DType::F32);
   EXPECT_EQ(slower->train.warmup_steps, 7);
-  EXPECT_TRUE(contains(refusal({"--ranks", "2", "--average-every", "3"}, config), "--steps 100"));
+  EXPECT_TRUE(
+      contains(refusal_in_full({"--ranks", "2", "--average-every", "3"}, config), "--steps 100"));
 }
 
 // Also after a second resume: what the first one derived is no more given than before.
@@ -173,10 +168,10 @@ TEST(RecordedFlags, ALineSaysWhatTheLayoutHasNoLonger) {
 
 TEST(RecordedFlags, AnErrorSaysWhereTheOthersComeFrom) {
   const std::string config = parse({"--batch", "4", "--micro-batches", "4"}).options->to_json();
-  const std::string text = refusal({"--resume", "runs/x", "--batch", "2"}, config);
+  const std::string text = refusal_in_full({"--resume", "runs/x", "--batch", "2"}, config);
   EXPECT_TRUE(contains(text, "micro-batches")) << text;
   EXPECT_TRUE(contains(text, "those of config.json of the run in runs/x")) << text;
-  EXPECT_FALSE(contains(refusal({"--batch", "0"}), "config.json"));
+  EXPECT_FALSE(contains(refusal_in_full({"--batch", "0"}), "config.json"));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::string script_of(const std::string& page) {
 
 Json data_of(const Json& data) { return Json::parse(script_of(report_html(data.dump()))); }
 
-Json row(int step, double loss) {
+Json row_of_run(int step, double loss) {
   return {{"step", step},
           {"loss", loss},
           {"learning_rate", 1.0 / 3000},
@@ -45,10 +45,10 @@ Json row(int step, double loss) {
           {"peak_bytes", {{"parameters", 100}, {"activations", 10 + step % 7}, {"total", 117}}}};
 }
 
-Json run_of(int steps, int evaluate_every) {
+Json data_of_run(int steps, int evaluate_every) {
   Json rows = Json::array();
   for (int step = 1; step <= steps; ++step) {
-    rows.push_back(row(step, 2.0 + std::sin(step)));
+    rows.push_back(row_of_run(step, 2.0 + std::sin(step)));
     if (evaluate_every > 0 && step % evaluate_every == 0)
       rows.back()["validation_loss"] = 2.0 + 1.0 / step;
   }
@@ -62,7 +62,7 @@ std::set<int> steps_of(const Json& data) {
 }
 
 TEST(Report, HoldsEveryFileOfItsTemplate) {
-  const std::string page = report_html(run_of(1, 0).dump());
+  const std::string page = report_html(data_of_run(1, 0).dump());
   for (const char* file : {"page.css", "chart.js", "page.js"}) {
     const std::string text = read_file(std::string(AISC_SOURCE_DIR) + "/app/report/" + file);
     ASSERT_GT(text.size(), 1000u) << file;
@@ -73,7 +73,7 @@ TEST(Report, HoldsEveryFileOfItsTemplate) {
 }
 
 TEST(Report, LoadsNothingAndMakesNoMarkupOfText) {
-  std::string page = report_html(run_of(1, 0).dump());
+  std::string page = report_html(data_of_run(1, 0).dump());
   EXPECT_EQ(count_of(page, "http://www.w3.org/2000/svg"), 1u);  // a name, not an address
   EXPECT_EQ(count_of(page, "http://") + count_of(page, "https://"), 1u);
   for (const char* word : {" src=", "href", "url(", "@import", "import(", "fetch(", "XMLHttp",
@@ -91,7 +91,7 @@ TEST(Report, HostileTextStaysInsideTheData) {
                                           "/* data */ /* page.js */",
                                           "\\u003c/script>",
                                           "&lt;b&gt;"};
-  Json data = run_of(2, 1);
+  Json data = data_of_run(2, 1);
   for (const std::string& text : texts) {
     data["samples"].push_back({{"step", 1}, {"text", text}});
     data["events"].push_back({{"step", 1}, {"text", text}});
@@ -111,7 +111,7 @@ TEST(Report, HostileTextStaysInsideTheData) {
 }
 
 TEST(Report, ShortRunIsKeptWhole) {
-  Json data = run_of(2000, 100);
+  Json data = data_of_run(2000, 100);
   data["rows"][5]["loss"] = nullptr;
   const Json shown = data_of(data);
   ASSERT_EQ(shown["rows"].size(), 2000u);
@@ -122,7 +122,7 @@ TEST(Report, ShortRunIsKeptWhole) {
 }
 
 TEST(Report, LongRunKeepsItsEndsItsSpikesAndEveryEvaluation) {
-  Json data = run_of(30000, 150);
+  Json data = data_of_run(30000, 150);
   data["rows"][14444]["loss"] = 1000;
   data["rows"][15555]["loss"] = -1000;
   data["rows"][16666]["loss"] = nullptr;
@@ -141,7 +141,7 @@ TEST(Report, LongRunKeepsItsEndsItsSpikesAndEveryEvaluation) {
 }
 
 TEST(Report, EvaluationAtEveryStepIsBoundedAndKeepsTheBest) {
-  Json data = run_of(8000, 1);
+  Json data = data_of_run(8000, 1);
   data["rows"][4344]["validation_loss"] = 0.5;
   const Json shown = data_of(data);
   EXPECT_LE(shown["rows"].size(), 2000u);
@@ -150,7 +150,7 @@ TEST(Report, EvaluationAtEveryStepIsBoundedAndKeepsTheBest) {
 }
 
 TEST(Report, SumsAreTakenFromAllRowsBeforeThinning) {
-  Json data = run_of(10000, 0);
+  Json data = data_of_run(10000, 0);
   data["rows"][1234]["peak_bytes"]["activations"] = 5000;
   data["rows"][1235]["utilisation"] = nullptr;
   const Json shown = data_of(data);
@@ -165,7 +165,7 @@ TEST(Report, SumsAreTakenFromAllRowsBeforeThinning) {
 }
 
 TEST(Report, SharesAboveThePeakAreCountedAndNotShown) {
-  Json data = run_of(10, 0);
+  Json data = data_of_run(10, 0);
   for (const int i : {2, 3, 4, 5}) data["rows"][i]["utilisation"] = i == 5 ? Json() : Json(1.26);
   Json shown = data_of(data);
   EXPECT_EQ(shown["summary"]["disturbed_count"], 4);
@@ -177,7 +177,7 @@ TEST(Report, SharesAboveThePeakAreCountedAndNotShown) {
   shown = data_of(data);
   EXPECT_EQ(shown["summary"]["disturbed_count"], 6);
   EXPECT_FALSE(shown["summary"]["median"].contains("utilisation")) << "it would be above the peak";
-  EXPECT_FALSE(data_of(run_of(10, 0))["summary"].contains("disturbed_count"));
+  EXPECT_FALSE(data_of(data_of_run(10, 0))["summary"].contains("disturbed_count"));
 }
 
 // A peak that rises later was there all along, but not before the run was taken up elsewhere.
@@ -229,7 +229,8 @@ TEST(Report, TimelineHasTheActionsOfEachRank) {
 
 TEST(Report, SmoothedLossIsAMeanOverNeighboursThatStartsAtTheFirst) {
   Json data = {{"rows", Json::array()}};
-  for (int step = 1; step <= 400; ++step) data["rows"].push_back(row(step, step % 2 ? 1.0 : 3.0));
+  for (int step = 1; step <= 400; ++step)
+    data["rows"].push_back(row_of_run(step, step % 2 ? 1.0 : 3.0));
   data["rows"][0]["loss"] = 7.0;
   data["rows"][300]["loss"] = nullptr;
   const Json shown = data_of(data);
@@ -242,7 +243,7 @@ TEST(Report, SmoothedLossIsAMeanOverNeighboursThatStartsAtTheFirst) {
 }
 
 TEST(Report, MemoryKeepsItsPeak) {
-  Json data = run_of(1, 1);
+  Json data = data_of_run(1, 1);
   for (int i = 0; i < 8000; ++i)
     data["memory"].push_back({{"seconds", i * 1e-6},
                               {"part", "product"},
@@ -259,7 +260,7 @@ TEST(Report, MemoryKeepsItsPeak) {
 }
 
 TEST(Report, SamplesAreBoundedAndCutBetweenCharacters) {
-  Json data = run_of(1, 1);
+  Json data = data_of_run(1, 1);
   std::string text = "x";
   while (text.size() < 9000) text += "ü";  // two bytes each: byte 4,000 lies inside one
   for (int step = 1; step <= 777; ++step)

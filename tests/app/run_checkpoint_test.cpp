@@ -32,7 +32,7 @@ std::vector<Precision> precisions() {
   return all;
 }
 
-TrainConfig config_of(const Precision& precision) {
+TrainConfig config_in(const Precision& precision) {
   TrainConfig config;
   config.model = odd_config(precision.dtype, 0.1);
   config.gradient_dtype = precision.gradients;
@@ -59,7 +59,7 @@ class RunCheckpoint : public ::testing::TestWithParam<Precision> {
 
 TEST_P(RunCheckpoint, ContinuesBitwiseAsIfNeverStopped) {
   const TemporaryFolder folder;
-  const TrainConfig config = config_of(GetParam());
+  const TrainConfig config = config_in(GetParam());
   const auto text = some_text();
   const BatchSampler data(text, config.model.context, config.seed);
   TestWorld world(GetParam().kind);
@@ -120,7 +120,7 @@ TEST(RunState, WithoutUpdatesIsToldWhereItMatters) {
 TEST(RunCheckpointOf, AnotherModelDoesNotFit) {
   const TemporaryFolder folder;
   TestWorld world;
-  const TrainConfig config = config_of({"", DType::F32, DType::F32});
+  const TrainConfig config = config_in({"", DType::F32, DType::F32});
   const std::string path =
       save_run(world.rank, folder.path(), Trainer(world.rank, config), nullptr, {.config = "{}"});
   TrainConfig wider = config;
@@ -133,7 +133,7 @@ TEST(RunCheckpointOf, AnotherModelDoesNotFit) {
 TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   const TemporaryFolder folder;
   TestWorld world;
-  const TrainConfig config = config_of({"", DType::F32, DType::F32});
+  const TrainConfig config = config_in({"", DType::F32, DType::F32});
   const Trainer trainer(world.rank, config);
   save_run(world.rank, folder.path("checkpoints"), trainer, nullptr, {.config = "{}"});
   const auto silent = [](const std::string&) {};
@@ -174,7 +174,7 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
 // nothing.
 TEST(RunCheckpointOf, PaddingIsZeroFromTheStart) {
   TestWorld world;
-  const TrainConfig config = config_of({"", DType::F32, DType::F32});
+  const TrainConfig config = config_in({"", DType::F32, DType::F32});
   Trainer trainer(world.rank, config);
   const auto text = some_text();
   const BatchSampler data(text, config.model.context, config.seed);

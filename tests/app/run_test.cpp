@@ -15,6 +15,7 @@
 #include "app/progress.h"
 #include "app/run_folder.h"
 #include "common/core/system/files.h"
+#include "tests/app/parsed.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 
@@ -284,10 +285,7 @@ TEST(LossSvg, StaysSmallForALongRun) {
   EXPECT_EQ(count(svg, "<circle"), 1u);
 }
 
-ParsedOptions parse(std::vector<const char*> flags) {
-  flags.insert(flags.begin(), "train_gpt");
-  return parse_options(static_cast<int>(flags.size()), flags.data());
-}
+using parsed::parse;
 
 TEST(Options, GradientsTakeThePrecisionUnlessTheyAreGiven) {
   const auto bf16 = parse({"--precision", "bf16"});
@@ -314,12 +312,7 @@ TEST(Options, RefuseWhatCannotBe) {
 
 // What is printed about one flag.
 std::string refusal(const char* flag, const char* value) {
-  testing::internal::CaptureStderr();
-  const auto parsed = parse({flag, value});
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_FALSE(parsed.options);
-  EXPECT_NE(parsed.exit_code, 0);
-  return said;
+  return parsed::refusal_in_full({flag, value});
 }
 
 TEST(Options, SayTheRangeOfANumber) {

@@ -6,27 +6,16 @@
 #include <vector>
 
 #include "app/options.h"
+#include "tests/app/parsed.h"
 
 namespace aisc {
 namespace {
 
-ParsedOptions parse(std::vector<const char*> flags, const std::string& earlier = "{}") {
-  flags.insert(flags.begin(), "train_gpt");
-  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
-}
-
-// What is printed about flags that are refused.
-std::string refusal(const std::vector<const char*>& flags, const std::string& earlier = "{}") {
-  testing::internal::CaptureStderr();
-  const auto parsed = parse(flags, earlier);
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_FALSE(parsed.options);
-  EXPECT_NE(parsed.exit_code, 0);
-  return said.substr(0, said.find('\n'));
-}
+using parsed::parse;
+using parsed::refusal;
 
 TEST(ShardingOptions, SayWhichFlagsDoNotGoTogether) {
-  using Flags = std::vector<const char*>;
+  using parsed::Flags;
   const std::pair<Flags, const char*> refused[] = {
       {{"--zero", "1", "--overlap", "on"}, "--overlap and --zero 1: shards are sent unit by unit"},
       {{"--zero", "3", "--overlap=off"}, "--overlap and --zero 3: shards are sent unit by unit"},

@@ -6,26 +6,14 @@
 #include <vector>
 
 #include "app/options.h"
+#include "tests/app/parsed.h"
 
 namespace aisc {
 namespace {
 
-using Flags = std::vector<const char*>;
-
-ParsedOptions parse(Flags flags, const std::string& earlier = "{}") {
-  flags.insert(flags.begin(), "train_gpt");
-  return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
-}
-
-// What is printed about flags that are refused.
-std::string refusal(const Flags& flags) {
-  testing::internal::CaptureStderr();
-  const auto parsed = parse(flags);
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_FALSE(parsed.options);
-  EXPECT_NE(parsed.exit_code, 0);
-  return said.substr(0, said.find('\n'));
-}
+using parsed::Flags;
+using parsed::parse;
+using parsed::refusal;
 
 TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
   const std::pair<Flags, const char*> refused[] = {

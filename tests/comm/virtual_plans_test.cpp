@@ -16,15 +16,15 @@ namespace aisc::exact {
 namespace {
 
 // Each default plan's time for p ranks and n F32 elements, a multiple of p; L = ceil(log2 p).
-struct Case {
+struct TimeOfPlan {
   const char* name;
   std::function<void(Rank&, std::int64_t)> call;
   std::function<double(double, double, double)> seconds;  // (p, n, L)
   enum class Holds { OnEveryRank, OnTheLastRank, OnTheLastOfPowersOfTwo } holds;
 };
 
-std::vector<Case> default_plan_times() {
-  using enum Case::Holds;
+std::vector<TimeOfPlan> default_plan_times() {
+  using enum TimeOfPlan::Holds;
   return {
       {"all_reduce", [](Rank& r, std::int64_t n) { r.world.all_reduce(f32(r, n)).wait(); },
        [](double p, double n, double) {
@@ -80,8 +80,8 @@ PlanTable other_plans() {
   return plans;
 }
 
-std::vector<Case> other_plan_times() {
-  std::vector<Case> cases = default_plan_times();
+std::vector<TimeOfPlan> other_plan_times() {
+  std::vector<TimeOfPlan> cases = default_plan_times();
   const auto direct = [](double p, double n, double) {
     return kAlpha + (p - 1) * bytes(n / p) * kBeta;
   };
@@ -100,7 +100,7 @@ std::vector<Case> other_plan_times() {
 }
 
 // Runs each case with p, 16 p and 1024 p elements on p ranks.
-void expect_times(int p, const std::vector<Case>& cases, const PlanTable& plans) {
+void expect_times(int p, const std::vector<TimeOfPlan>& cases, const PlanTable& plans) {
   const double L = std::bit_width(static_cast<unsigned>(p - 1));
   const std::vector<std::int64_t> sizes{p, 16 * p, 1024 * p};
   // times[call][rank]; calls start together at multiples of 1024 s, when all links are free.
@@ -108,7 +108,7 @@ void expect_times(int p, const std::vector<Case>& cases, const PlanTable& plans)
                                          std::vector<double>(static_cast<std::size_t>(p)));
   end_times({.ranks = p, .plans = plans}, [&](Rank rank) {
     std::size_t call = 0;
-    for (const Case& c : cases)
+    for (const TimeOfPlan& c : cases)
       for (const std::int64_t size : sizes) {
         const double start = 1024.0 * static_cast<double>(call + 1);
         rank.clock.advance_to(start);
@@ -117,18 +117,19 @@ void expect_times(int p, const std::vector<Case>& cases, const PlanTable& plans)
       }
   });
   std::size_t call = 0;
-  for (const Case& c : cases)
+  for (const TimeOfPlan& c : cases)
     for (const std::int64_t size : sizes) {
       const std::vector<double>& of_ranks = times[call++];
       const double expected = c.seconds(p, static_cast<double>(size), L);
       const double last = *std::max_element(of_ranks.begin(), of_ranks.end());
       const std::string what = std::string(c.name) + " of " + std::to_string(size) + " x F32";
-      if (c.holds == Case::Holds::OnTheLastOfPowersOfTwo && !std::has_single_bit(unsigned(p))) {
+      if (c.holds == TimeOfPlan::Holds::OnTheLastOfPowersOfTwo &&
+          !std::has_single_bit(unsigned(p))) {
         EXPECT_LE(last, expected) << what;
       } else {
         EXPECT_EQ(last, expected) << what;
       }
-      if (c.holds == Case::Holds::OnEveryRank) {
+      if (c.holds == TimeOfPlan::Holds::OnEveryRank) {
         EXPECT_EQ(*std::min_element(of_ranks.begin(), of_ranks.end()), expected) << what;
       }
     }
@@ -148,9 +149,9 @@ TEST_P(VirtualPlans, RecursiveDoublingTakesOneStepMoreWherePIsNoPowerOfTwo) {
   const int p = GetParam();
   PlanTable plans;
   plans[CommOp::AllReduce] = recursive_doubling_all_reduce;
-  std::vector<Case> cases = default_plan_times();
+  std::vector<TimeOfPlan> cases = default_plan_times();
   cases.resize(1);
-  cases[0].holds = Case::Holds::OnTheLastRank;
+  cases[0].holds = TimeOfPlan::Holds::OnTheLastRank;
   cases[0].seconds = [p](double, double n, double L) {
     const int more = std::has_single_bit(unsigned(p)) ? 0 : 1;
     return (L + more) * message(n) + L * bytes(n) * kGamma;
@@ -162,7 +163,7 @@ TEST_P(VirtualPlans, DirectBroadcastPassesTheRootsLinkAsOftenAsThereAreOthers) {
   const int p = GetParam();
   PlanTable plans;
   plans[CommOp::Broadcast] = direct_broadcast;
-  std::vector<Case> cases{default_plan_times()[4]};
+  std::vector<TimeOfPlan> cases{default_plan_times()[4]};
   cases[0].seconds = [](double ranks, double n, double) {
     return kAlpha + (ranks - 1) * bytes(n) * kBeta;
   };

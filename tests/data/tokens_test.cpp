@@ -14,7 +14,7 @@
 namespace aisc {
 namespace {
 
-std::vector<std::uint16_t> counting(std::size_t count) {
+std::vector<std::uint16_t> counting_tokens(std::size_t count) {
   std::vector<std::uint16_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), std::uint16_t{500});
   return tokens;
@@ -52,7 +52,7 @@ TEST(TokenView, LooksAtBytesAndPairsAlike) {
 }
 
 TEST(TokenView, HashTellsContentsOrderAndNumberApart) {
-  std::vector<std::uint16_t> a = counting(100'000), b = a;
+  std::vector<std::uint16_t> a = counting_tokens(100'000), b = a;
   EXPECT_EQ(TokenView(a).summary().hash, TokenView(b).summary().hash);
   std::swap(b[40'000], b[40'001]);
   EXPECT_NE(TokenView(a).summary().hash, TokenView(b).summary().hash);
@@ -77,7 +77,7 @@ TEST(TokenFile, IsWrittenAsLlmcDoes) {
 
 TEST(TokenFile, IsReadBackAndFeedsBatches) {
   const TemporaryFolder folder;
-  const std::vector<std::uint16_t> tokens = counting(60'000);
+  const std::vector<std::uint16_t> tokens = counting_tokens(60'000);
   write_token_file(folder.path("x.bin"), tokens);
   TokenFile moved(folder.path("x.bin"));
   const TokenFile file = std::move(moved);

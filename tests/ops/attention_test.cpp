@@ -11,21 +11,21 @@
 namespace aisc {
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
   Index B, T, H, D;
 };
 
 // Sequences shorter and longer than a block (of 64 on the CPU, of 16, 32, 64 and 128 on a GPU) and
 // just at its edges; heads that fill no vector, that fill one of those widths for which a GPU has
 // kernels (32, 64, 96, 128), or none.
-constexpr Sizes kSizes[] = {{1, 1, 1, 1},    {2, 1, 3, 16},   {1, 2, 1, 4},     {3, 5, 2, 8},
-                            {2, 63, 1, 33},  {1, 64, 2, 64},  {1, 65, 4, 16},   {2, 128, 1, 4},
-                            {1, 130, 2, 80}, {1, 200, 3, 8},  {1, 64, 1, 1},    {2, 65, 2, 64},
-                            {1, 15, 2, 40},  {2, 16, 1, 96},  {1, 17, 2, 32},   {1, 127, 2, 128},
-                            {2, 129, 2, 64}, {1, 200, 1, 20}, {1, 257, 1, 128}, {1, 257, 2, 64},
-                            {1, 129, 1, 96}, {1, 161, 1, 32}, {1, 70, 2, 160},  {1, 66, 1, 136}};
+constexpr AttentionSizes kSizes[] = {
+    {1, 1, 1, 1},     {2, 1, 3, 16},   {1, 2, 1, 4},    {3, 5, 2, 8},     {2, 63, 1, 33},
+    {1, 64, 2, 64},   {1, 65, 4, 16},  {2, 128, 1, 4},  {1, 130, 2, 80},  {1, 200, 3, 8},
+    {1, 64, 1, 1},    {2, 65, 2, 64},  {1, 15, 2, 40},  {2, 16, 1, 96},   {1, 17, 2, 32},
+    {1, 127, 2, 128}, {2, 129, 2, 64}, {1, 200, 1, 20}, {1, 257, 1, 128}, {1, 257, 2, 64},
+    {1, 129, 1, 96},  {1, 161, 1, 32}, {1, 70, 2, 160}, {1, 66, 1, 136}};
 
-std::string sizes_string(const Sizes& z) {
+std::string sizes_string(const AttentionSizes& z) {
   return std::to_string(z.B) + " x " + std::to_string(z.T) + " x " + std::to_string(z.H) + " x " +
          std::to_string(z.D);
 }
@@ -35,13 +35,13 @@ class Attention : public PerDType {
   struct Result {
     Tensor out, log_sum_exp;
   };
-  void expect_blind_to_the_future(const Sizes& z);
+  void expect_blind_to_the_future(const AttentionSizes& z);
   void expect_reference(ConstView qkv, const Result& r, Index heads) {
     const reference::Attention expected = reference::causal_attention(to_array(qkv), heads);
     EXPECT_TRUE(all_close(r.out, expected.out.values, forward_tolerance()));
     EXPECT_TRUE(all_close(r.log_sum_exp, expected.log_sum_exp.values, tolerance_of(sums_)));
   }
-  Tensor random_qkv(const Sizes& z, double scale = 1.0) {
+  Tensor random_qkv(const AttentionSizes& z, double scale = 1.0) {
     return random({z.B, z.T, z.H * 3 * z.D}, "qkv", scale);
   }
   Result forward(ConstView qkv, Index heads) {
@@ -101,7 +101,7 @@ TEST_P(Attention, WithEqualScoresAveragesThePast) {
 }
 
 TEST_P(Attention, MatchesReference) {
-  for (const Sizes& z : kSizes) {
+  for (const AttentionSizes& z : kSizes) {
     const Tensor qkv = random_qkv(z);
     SCOPED_TRACE(sizes_string(z));
     expect_reference(qkv, forward(qkv, z.H), z.H);
@@ -109,7 +109,7 @@ TEST_P(Attention, MatchesReference) {
 }
 
 TEST_P(Attention, BackwardMatchesReference) {
-  for (const Sizes& z : kSizes) {
+  for (const AttentionSizes& z : kSizes) {
     const Tensor qkv = random_qkv(z), dout = random({z.B, z.T, z.H * z.D}, "dout");
     const Result r = forward(qkv, z.H);
     const Tensor dqkv = backward(dout, qkv, r, z.H);
@@ -120,7 +120,7 @@ TEST_P(Attention, BackwardMatchesReference) {
 
 // Scores of a few hundred: their exponentials overflow unless the largest is taken out first.
 TEST_P(Attention, WithLargeScoresIsFiniteAndRight) {
-  const Sizes z{1, 130, 2, 16};
+  const AttentionSizes z{1, 130, 2, 16};
   const Tensor qkv = random_qkv(z, 12), dout = random({z.B, z.T, z.H * z.D}, "dout");
   const Result r = forward(qkv, z.H);
   const reference::Attention expected = reference::causal_attention(to_array(qkv), z.H);
@@ -141,7 +141,7 @@ TEST_P(Attention, WithLargeScoresIsFiniteAndRight) {
 }
 
 // Whatever the tokens after t become, tokens 0..t keep every bit of their outputs.
-void Attention::expect_blind_to_the_future(const Sizes& z) {
+void Attention::expect_blind_to_the_future(const AttentionSizes& z) {
   const Tensor qkv = random_qkv(z);
   const Result before = forward(qkv, z.H);
   for (const Index t : {0, 1, 30, 62, 63, 64, 127, 128, 198}) {
@@ -167,7 +167,7 @@ TEST_P(Attention, NobodySeesTheFuture) {
 
 // The same from the other side: what token t says of the loss never reaches the tokens after it.
 TEST_P(Attention, GradientsReachNoLaterToken) {
-  const Sizes z{1, 130, 2, 8};
+  const AttentionSizes z{1, 130, 2, 8};
   const Index row = z.H * 3 * z.D;
   const Tensor qkv = random_qkv(z), dout = unwritten({z.B, z.T, z.H * z.D});
   const Result r = forward(qkv, z.H);
@@ -183,7 +183,7 @@ TEST_P(Attention, GradientsReachNoLaterToken) {
 }
 
 TEST_P(Attention, HeadsAndSamplesDoNotMix) {
-  const Sizes z{2, 70, 3, 8};
+  const AttentionSizes z{2, 70, 3, 8};
   const Tensor qkv = random_qkv(z);
   const Tensor one = unwritten({1, z.T, 3 * z.D});
   const Array all = to_array(qkv);
@@ -199,7 +199,7 @@ TEST_P(Attention, HeadsAndSamplesDoNotMix) {
 // Views begin anywhere: at a multiple of 16 bytes, as tensor cores need it, or not. NaN lies around
 // the inputs and is not read; what lies around the outputs is not touched.
 TEST_P(Attention, WorksOnSlices) {
-  const Sizes z{1, 70, 2, 16};
+  const AttentionSizes z{1, 70, 2, 16};
   const Tensor qkv = random_qkv(z), dout = random({z.B, z.T, z.H * z.D}, "dout");
   const Array gradients = reference::causal_attention_backward(to_array(dout), to_array(qkv), z.H);
   for (const Index before : {8, 1}) {
@@ -231,7 +231,7 @@ TEST_P(Attention, WorksOnSlices) {
 }
 
 TEST_P(Attention, IsTheSameInEveryRun) {
-  for (const Sizes& z : {Sizes{2, 150, 2, 64}, Sizes{1, 150, 2, 20}}) {
+  for (const AttentionSizes& z : {AttentionSizes{2, 150, 2, 64}, AttentionSizes{1, 150, 2, 20}}) {
     const Tensor qkv = random_qkv(z), dout = random({z.B, z.T, z.H * z.D}, "dout");
     const Result once = forward(qkv, z.H), again = forward(qkv, z.H);
     EXPECT_TRUE(same_bits(once.out, again.out));
@@ -241,7 +241,7 @@ TEST_P(Attention, IsTheSameInEveryRun) {
 }
 
 TEST_P(Attention, NaNSpoilsWhatSeesIt) {
-  const Sizes z{1, 70, 1, 8};
+  const AttentionSizes z{1, 70, 1, 8};
   const Tensor qkv = random_qkv(z);
   write_doubles(qkv.view().flat(66 * 24, 1), {NAN});  // the query of token 66
   const Result r = forward(qkv, z.H);
@@ -273,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, AttentionOnThreads, kTypesOnCpu, dtype_name);
 
 TEST_P(AttentionOnThreads, MatchesReferenceWithAnyNumberOfThreads) {
   const int before = omp_get_max_threads();
-  const Sizes z{2, 70, 3, 16};
+  const AttentionSizes z{2, 70, 3, 16};
   const Tensor qkv = random_qkv(z), dout = random({z.B, z.T, z.H * z.D}, "dout");
   const reference::Attention expected = reference::causal_attention(to_array(qkv), z.H);
   const Array gradients = reference::causal_attention_backward(to_array(dout), to_array(qkv), z.H);

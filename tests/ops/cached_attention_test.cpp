@@ -12,16 +12,16 @@
 namespace aisc {
 namespace {
 
-struct Sizes {
+struct CacheSizes {
   Index B, T, H, D;
 };
 
 // Sequences around the 64 lanes of a sum, heads that fill no vector.
-constexpr Sizes kSizes[] = {{1, 1, 1, 1},   {2, 3, 3, 5},   {1, 63, 2, 16},
-                            {2, 65, 1, 33}, {1, 70, 4, 64}, {3, 17, 2, 8}};
+constexpr CacheSizes kCachedSizes[] = {{1, 1, 1, 1},   {2, 3, 3, 5},   {1, 63, 2, 16},
+                                       {2, 65, 1, 33}, {1, 70, 4, 64}, {3, 17, 2, 8}};
 // Longer than the 128 keys that a block of a GPU takes, and just at their edges; heads of more
 // columns than the lanes of a warp read at once.
-constexpr Sizes kLongSizes[] = {{1, 129, 2, 16}, {2, 300, 1, 20}, {1, 257, 1, 300}};
+constexpr CacheSizes kLongSizes[] = {{1, 129, 2, 16}, {2, 300, 1, 20}, {1, 257, 1, 300}};
 
 // Tokens [first, first + count) of x (B, T, columns).
 Tensor tokens_of(const Tensor& x, Index first, Index count) {
@@ -35,7 +35,7 @@ Tensor tokens_of(const Tensor& x, Index first, Index count) {
 
 class CachedAttention : public PerDType {
  protected:
-  Tensor random_qkv(const Sizes& z, double scale = 1.0) {
+  Tensor random_qkv(const CacheSizes& z, double scale = 1.0) {
     return random({z.B, z.T, z.H * 3 * z.D}, "qkv", scale);
   }
   Tensor whole(const Tensor& qkv, Index heads) {
@@ -46,7 +46,9 @@ class CachedAttention : public PerDType {
     return out;
   }
   // Room for `room` tokens, all of it NaN.
-  Tensor empty_cache(const Sizes& z, Index room) { return unwritten({z.B, 2 * z.H, room, z.D}); }
+  Tensor empty_cache(const CacheSizes& z, Index room) {
+    return unwritten({z.B, 2 * z.H, room, z.D});
+  }
   Tensor step(const Tensor& cache, const Tensor& qkv, Index heads, Index first) {
     ops::store_keys_values(cache, qkv, heads, first);
     Tensor out = unwritten({qkv.shape()[0], qkv.shape()[1], qkv.shape()[2] / 3});
@@ -54,7 +56,7 @@ class CachedAttention : public PerDType {
     return out;
   }
   // The sequence in pieces of `piece` tokens must give the rows of the sequence as a whole.
-  void expect_whole_in_pieces(const Sizes& z, const Tensor& qkv, Index piece, Index room) {
+  void expect_whole_in_pieces(const CacheSizes& z, const Tensor& qkv, Index piece, Index room) {
     const Tensor expected = whole(qkv, z.H), cache = empty_cache(z, room);
     for (Index first = 0; first < z.T; first += piece) {
       const Index count = std::min(piece, z.T - first);
@@ -89,12 +91,12 @@ TEST_P(CachedAttention, StoresKeysAndValuesHeadByHead) {
 }
 
 TEST_P(CachedAttention, TokenByTokenIsTheWholeSequence) {
-  for (const Sizes& z : kSizes) expect_whole_in_pieces(z, random_qkv(z), 1, z.T);
+  for (const CacheSizes& z : kCachedSizes) expect_whole_in_pieces(z, random_qkv(z), 1, z.T);
 }
 
 // Pieces that begin at 0 and later; room that is more than needed and holds NaN to the end.
 TEST_P(CachedAttention, InPiecesIsTheWholeSequence) {
-  for (const Sizes& z : kSizes)
+  for (const CacheSizes& z : kCachedSizes)
     for (const Index piece : {Index{2}, Index{7}, z.T}) {
       const Tensor qkv = random_qkv(z);
       expect_whole_in_pieces(z, qkv, piece, z.T + 3);
@@ -102,14 +104,14 @@ TEST_P(CachedAttention, InPiecesIsTheWholeSequence) {
 }
 
 TEST_P(CachedAttention, OfALongSequenceIsTheWholeSequence) {
-  for (const Sizes& z : kLongSizes)
+  for (const CacheSizes& z : kLongSizes)
     for (const Index piece : {Index{128}, Index{101}, z.T})
       expect_whole_in_pieces(z, random_qkv(z), piece, z.T + 1);
 }
 
 // Against the reference itself, which rounds nothing.
 TEST_P(CachedAttention, MatchesReference) {
-  for (const Sizes& z : {Sizes{2, 70, 2, 64}, Sizes{1, 260, 2, 33}}) {
+  for (const CacheSizes& z : {CacheSizes{2, 70, 2, 64}, CacheSizes{1, 260, 2, 33}}) {
     const Tensor qkv = random_qkv(z), cache = empty_cache(z, z.T);
     const reference::Attention expected = reference::causal_attention(to_array(qkv), z.H);
     EXPECT_TRUE(all_close(step(cache, qkv, z.H, 0), expected.out.values, rounded_));
@@ -118,7 +120,7 @@ TEST_P(CachedAttention, MatchesReference) {
 
 // A cache that begins anywhere in memory, and so not at a multiple of 16 bytes.
 TEST_P(CachedAttention, WorksOnSlices) {
-  const Sizes z{2, 20, 2, 16};
+  const CacheSizes z{2, 20, 2, 16};
   const Tensor qkv = random_qkv(z), expected = whole(qkv, z.H);
   const Shape shape{z.B, 2 * z.H, z.T, z.D};
   for (const Index before : {8, 4, 2, 1}) {
@@ -138,7 +140,7 @@ TEST_P(CachedAttention, WorksOnSlices) {
 // Scores of a few hundred: their exponentials overflow unless the largest is taken out first. A
 // score of 600 is known to 600 roundoffs, and so is its exponential, on both sides.
 TEST_P(CachedAttention, WithLargeScoresIsFiniteAndRight) {
-  const Sizes z{1, 66, 2, 16};
+  const CacheSizes z{1, 66, 2, 16};
   const Tensor qkv = random_qkv(z, 12), expected = whole(qkv, z.H), cache = empty_cache(z, z.T);
   const double lost = 600 * (dtype_ == DType::F64 ? 0x1p-52 : 0x1p-23);
   const Tolerance tolerance{twice_rounded_.relative + 2 * lost};
@@ -147,7 +149,7 @@ TEST_P(CachedAttention, WithLargeScoresIsFiniteAndRight) {
 
 // A token's row has the same bits whether it came alone or with others.
 TEST_P(CachedAttention, DoesNotDependOnWhatCameTogether) {
-  for (const Sizes& z : {Sizes{2, 20, 3, 8}, Sizes{1, 140, 1, 16}}) {
+  for (const CacheSizes& z : {CacheSizes{2, 20, 3, 8}, CacheSizes{1, 140, 1, 16}}) {
     const Tensor qkv = random_qkv(z), one = empty_cache(z, z.T), all = empty_cache(z, 2 * z.T);
     const Tensor together = step(all, qkv, z.H, 0);
     for (Index t = 0; t < z.T; ++t)
@@ -160,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, CachedAttentionOnThreads, kTypesOnCpu, dtype_name)
 
 TEST_P(CachedAttentionOnThreads, WithAnyNumberOfThreadsHasTheSameBits) {
   const int before = omp_get_max_threads();
-  const Sizes z{2, 40, 3, 33};
+  const CacheSizes z{2, 40, 3, 33};
   const Tensor qkv = random_qkv(z), cache = empty_cache(z, z.T);
   omp_set_num_threads(1);
   const Tensor expected = step(cache, qkv, z.H, 0);
@@ -173,7 +175,7 @@ TEST_P(CachedAttentionOnThreads, WithAnyNumberOfThreadsHasTheSameBits) {
 
 // The other way round: what is in the cache before `first` + T is seen, all of it.
 TEST_P(CachedAttention, SeesEveryTokenUpToItself) {
-  const Sizes z{1, 70, 1, 4};
+  const CacheSizes z{1, 70, 1, 4};
   const Tensor qkv = random_qkv(z), last = tokens_of(qkv, 69, 1);
   for (const Index t : {0, 1, 63, 64, 68, 69}) {
     const Tensor cache = empty_cache(z, z.T);

@@ -10,16 +10,16 @@ namespace {
 
 using ops::Transpose;
 
-struct Sizes {
+struct GeluSizes {
   Index Z, M, N, K;
 };
 
 // Rows that are multiples of 8, as one pass on a GPU needs them, and not; batches; one row or
 // column; a sum of nothing.
-constexpr Sizes kSizes[] = {{1, 33, 40, 20}, {1, 17, 35, 9},  {3, 6, 16, 11}, {2, 5, 7, 3},
-                            {1, 1, 64, 70},  {1, 50, 1, 8},   {1, 1, 1, 1},   {1, 3, 8, 0},
-                            {1, 2, 5, 0},    {1, 130, 72, 65}};
-constexpr Transpose kTransposes[] = {Transpose::None, Transpose::First, Transpose::Second};
+constexpr GeluSizes kGeluSizes[] = {{1, 33, 40, 20}, {1, 17, 35, 9},  {3, 6, 16, 11}, {2, 5, 7, 3},
+                                    {1, 1, 64, 70},  {1, 50, 1, 8},   {1, 1, 1, 1},   {1, 3, 8, 0},
+                                    {1, 2, 5, 0},    {1, 130, 72, 65}};
+constexpr Transpose kFactorsAre[] = {Transpose::None, Transpose::First, Transpose::Second};
 
 class ProductsWithGelu : public PerDType {
  protected:
@@ -27,7 +27,7 @@ class ProductsWithGelu : public PerDType {
     Tensor a, b, bias;
   };
   // With terms of such a size that sums reach both sides of the bend of GELU.
-  Factors factors(const Sizes& z, Transpose t) {
+  Factors factors(const GeluSizes& z, Transpose t) {
     const bool first = t == Transpose::First, second = t == Transpose::Second;
     return {random({z.Z, first ? z.K : z.M, first ? z.M : z.K}, "a", 0.5),
             random({z.Z, second ? z.N : z.K, second ? z.K : z.N}, "b", 0.5), random({z.N}, "bias")};
@@ -48,8 +48,8 @@ class ProductsWithGelu : public PerDType {
 INSTANTIATE_TEST_SUITE_P(Ops, ProductsWithGelu, kFloatingTypes, dtype_name);
 
 TEST_P(ProductsWithGelu, KeepWhatIsBeforeIt) {
-  for (const Transpose t : kTransposes)
-    for (const Sizes& z : kSizes)
+  for (const Transpose t : kFactorsAre)
+    for (const GeluSizes& z : kGeluSizes)
       for (const bool with_bias : {false, true})
         for (const double alpha : {1.0, -0.5}) {
           const Factors f = factors(z, t);
@@ -67,8 +67,8 @@ TEST_P(ProductsWithGelu, KeepWhatIsBeforeIt) {
 }
 
 TEST_P(ProductsWithGelu, AreItsGradient) {
-  for (const Transpose t : kTransposes)
-    for (const Sizes& z : kSizes)
+  for (const Transpose t : kFactorsAre)
+    for (const GeluSizes& z : kGeluSizes)
       for (const bool with_bias : {false, true}) {
         const Factors f = factors(z, t);
         const Tensor out = unwritten({z.Z, z.M, z.N}), x = random({z.Z, z.M, z.N}, "x");
@@ -83,7 +83,7 @@ TEST_P(ProductsWithGelu, AreItsGradient) {
 
 // Outputs and what belongs to them may begin anywhere; what lies around them is not touched.
 TEST_P(ProductsWithGelu, WorkOnSlices) {
-  const Sizes z{1, 9, 16, 12};
+  const GeluSizes z{1, 9, 16, 12};
   const Factors f = factors(z, Transpose::Second);
   const Index count = z.M * z.N;
   const View a = f.a.view().reshaped({z.M, z.K}), b = f.b.view().reshaped({z.N, z.K});

@@ -15,18 +15,18 @@ using ops::Transpose;
 
 constexpr Transpose kTransposes[] = {Transpose::None, Transpose::First, Transpose::Second};
 
-struct Sizes {
+struct ProductSizes {
   Index M, N, K, Z = 1;
 };
 
 class Products : public PerDType {
  protected:
   // op(a) is (Z, M, K) and op(b) (Z, K, N).
-  Tensor left(const Sizes& z, Transpose t, double scale = 1.0) {
+  Tensor left(const ProductSizes& z, Transpose t, double scale = 1.0) {
     const bool turned = t == Transpose::First;
     return random({z.Z, turned ? z.K : z.M, turned ? z.M : z.K}, "left", scale);
   }
-  Tensor right(const Sizes& z, Transpose t) {
+  Tensor right(const ProductSizes& z, Transpose t) {
     const bool turned = t == Transpose::Second;
     return random({z.Z, turned ? z.N : z.K, turned ? z.K : z.N}, "right");
   }
@@ -34,7 +34,7 @@ class Products : public PerDType {
     return x.view().reshaped({x.shape()[1], x.shape()[2]});
   }
 
-  void expect_product(const Sizes& z, Transpose t, bool as_matrices = true) {
+  void expect_product(const ProductSizes& z, Transpose t, bool as_matrices = true) {
     const Tensor a = left(z, t), b = right(z, t);
     const Tensor out = unwritten({z.Z, z.M, z.N});
     if (as_matrices && z.Z == 1)
@@ -62,9 +62,10 @@ TEST_P(Products, OfSmallIntegersAreExact) {
 
 TEST_P(Products, MatchReferenceAtSizesThatFillNoBlock) {
   for (const Transpose t : kTransposes)
-    for (const Sizes& z :
-         {Sizes{1, 1, 1}, Sizes{2, 3, 4}, Sizes{1, 17, 64}, Sizes{7, 16, 17}, Sizes{33, 129, 65},
-          Sizes{65, 63, 257}, Sizes{1, 1000, 3}, Sizes{130, 1, 70}, Sizes{5, 7, 1}})
+    for (const ProductSizes& z :
+         {ProductSizes{1, 1, 1}, ProductSizes{2, 3, 4}, ProductSizes{1, 17, 64},
+          ProductSizes{7, 16, 17}, ProductSizes{33, 129, 65}, ProductSizes{65, 63, 257},
+          ProductSizes{1, 1000, 3}, ProductSizes{130, 1, 70}, ProductSizes{5, 7, 1}})
       expect_product(z, t);
 }
 
@@ -76,13 +77,14 @@ TEST_P(Products, MatchReferenceOverSeveralBlocks) {
 
 TEST_P(Products, OfBatchesAreProductsOfTheirMembers) {
   for (const Transpose t : kTransposes)
-    for (const Sizes& z : {Sizes{3, 5, 7, 4}, Sizes{33, 17, 65, 3}, Sizes{16, 64, 64, 2}})
+    for (const ProductSizes& z :
+         {ProductSizes{3, 5, 7, 4}, ProductSizes{33, 17, 65, 3}, ProductSizes{16, 64, 64, 2}})
       expect_product(z, t);
   expect_product({9, 10, 11, 1}, Transpose::None, false);  // a batch of one
 }
 
 TEST_P(Products, AreScaledByAlpha) {
-  const Sizes z{33, 20, 65};
+  const ProductSizes z{33, 20, 65};
   const Tensor a = left(z, Transpose::Second), b = right(z, Transpose::Second);
   const Tensor out = unwritten({z.M, z.N});
   ops::matmul(out, matrix(a), matrix(b), {.transpose = Transpose::Second, .alpha = -0.37});
@@ -93,7 +95,7 @@ TEST_P(Products, AreScaledByAlpha) {
 TEST_P(Products, AddBiasAfterAlpha) {
   for (const Transpose t : kTransposes)
     for (const double alpha : {1.0, 2.5}) {
-      const Sizes z{50, 300, 40};  // several tiles, each with its part of the bias
+      const ProductSizes z{50, 300, 40};  // several tiles, each with its part of the bias
       const Tensor a = left(z, t), b = right(z, t), bias = random({z.N}, "bias", 10);
       const Tensor out = unwritten({z.M, z.N});
       ops::matmul(out, matrix(a), matrix(b), {.transpose = t, .alpha = alpha, .bias = bias});
@@ -106,7 +108,7 @@ TEST_P(Products, AddBiasAfterAlpha) {
 }
 
 TEST_P(Products, AddBiasToEveryMemberOfABatch) {
-  const Sizes z{4, 6, 5, 3};
+  const ProductSizes z{4, 6, 5, 3};
   const Tensor a = left(z, Transpose::None), b = right(z, Transpose::None);
   const Tensor bias = random({z.N}, "bias"), out = unwritten({z.Z, z.M, z.N});
   ops::matmul(out, a, b, {.bias = bias});
@@ -120,7 +122,7 @@ TEST_P(Products, AccumulateOntoWhatIsThere) {
   for (const Transpose t : kTransposes)
     for (const double alpha : {1.0, 0.5})
       for (const Index batch : {1, 2}) {
-        const Sizes z{17, 33, 70, batch};
+        const ProductSizes z{17, 33, 70, batch};
         const Tensor a = left(z, t), b = right(z, t), out = random({z.Z, z.M, z.N}, "out", 20);
         const Array before = to_array(out);
         ops::matmul(out, a, b, {.transpose = t, .alpha = alpha, .into = Into::Accumulate});
@@ -136,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, ProductsInF32, kShortTypes, dtype_name);
 
 TEST_P(ProductsInF32, OfShortTypesAreNotRounded) {
   for (const Transpose t : kTransposes) {
-    const Sizes z{40, 50, 300};
+    const ProductSizes z{40, 50, 300};
     const Tensor a = left(z, t), b = right(z, t);
     const Tensor out(Shape{z.M, z.N}, DType::F32, device_);
     const Array product = reference::matmul(to_array(a), to_array(b), t);

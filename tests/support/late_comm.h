@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "common/comm/communicator.h"
+#include "common/comm/launch.h"
 
 namespace aisc {
 
@@ -17,5 +18,13 @@ namespace aisc {
 //
 //   LaunchOptions options{.ranks = 4, .internals = {.decorate = make_late_comm}};
 std::unique_ptr<Communicator> make_late_comm(std::unique_ptr<Communicator> inner);
+
+// Ranks whose communicators are late and whose tensors begin as NaN.
+inline LaunchOptions late(int ranks) {
+  return {.ranks = ranks,
+          .device = {.poison = true},
+          .bind = false,
+          .internals = {.decorate = make_late_comm}};
+}
 
 }  // namespace aisc

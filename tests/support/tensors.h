@@ -32,4 +32,11 @@ std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t below, std
 // True if both have the same type, shape and bits.
 bool same_bits(ConstView a, ConstView b);
 
+// 1, 2, ..., n.
+inline std::vector<double> counted(int n) {
+  std::vector<double> values;
+  for (int i = 1; i <= n; ++i) values.push_back(i);
+  return values;
+}
+
 }  // namespace aisc

@@ -19,7 +19,7 @@
 namespace aisc {
 namespace {
 
-TrainConfig config_of(DType dtype, std::int64_t micro_batches = 1,
+TrainConfig config_in(DType dtype, std::int64_t micro_batches = 1,
                       const std::string& recompute = "none") {
   TrainConfig c;
   c.model = odd_config(dtype, 0.1);
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(InF64, Emulated, ::testing::ValuesIn(kCases));
 
 TEST_P(Emulated, WithNumbersIsTheSerialRun) {
   const TrainConfig config =
-      config_of(GetParam().dtype, GetParam().micro_batches, GetParam().recompute);
+      config_in(GetParam().dtype, GetParam().micro_batches, GetParam().recompute);
   const Machine machine = find_machine("dgx-a100");
   const LaunchOptions options = on_machine(machine, GetParam().ranks, {.poison = true});
   EXPECT_TRUE(same_steps(run_layout({}, config, 2), run_layout({.options = options}, config, 2)));
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(InShorterTypes, EmulatedBooks,
 
 TEST_P(EmulatedBooks, AreTheSameWithoutNumbers) {
   const TrainConfig config =
-      config_of(GetParam().dtype, GetParam().micro_batches, GetParam().recompute);
+      config_in(GetParam().dtype, GetParam().micro_batches, GetParam().recompute);
   const Machine machine = find_machine("dgx-a100");
   const auto [with, without] =
       std::pair(books_of(on_machine(machine, GetParam().ranks), config, 3),
@@ -125,7 +125,7 @@ TEST(EmulatedTraining, TakesTheTimeOfItsMachine) {
   for (auto& [type, rate] : slow.flops) rate /= 2;
   slow.vector_flops /= 2;
   slow.memory_bandwidth /= 2;
-  const TrainConfig config = config_of(DType::F64);
+  const TrainConfig config = config_in(DType::F64);
   const auto seconds = [&](const Machine& m) {
     return books_of(on_machine(m, 1, {.meta = true}), config, 2)[0].seconds;
   };
@@ -135,7 +135,7 @@ TEST(EmulatedTraining, TakesTheTimeOfItsMachine) {
 // Products of a step are the model FLOPs that are published; all in one place.
 TEST(EmulatedTraining, SumOfProductsIsFlopsPerToken) {
   for (const char* recompute : {"none", "block", "core"}) {
-    TrainConfig config = config_of(DType::F32, 2, recompute);
+    TrainConfig config = config_in(DType::F32, 2, recompute);
     const Machine machine = find_machine("dgx-a100");
     double products = 0, steps = 0;
     launch(on_machine(machine, 1, {.meta = true}), [&](Rank rank) {
@@ -199,7 +199,7 @@ TEST(EmulatedTraining, HoldsAStageOfGpt3) {
 TEST(EmulatedTraining, WithoutNumbersNobodyReadsThem) {
   const Machine machine = find_machine("dgx-a100");
   launch(on_machine(machine, 1, {.meta = true}), [&](Rank rank) {
-    Trainer trainer(rank, config_of(DType::F32));
+    Trainer trainer(rank, config_in(DType::F32));
     EXPECT_TRUE(error_says([&] { trainer.parameters().values().data<float>(); },
                            {"dgx-a100 (meta)", "no values", "without numbers"}));
   });

@@ -10,7 +10,7 @@ namespace aisc::cpu {
 namespace {
 
 template <class T, class Out>
-void product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
+void row_product_of(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   using S = Accumulator<T>;
   const std::int64_t N = b.shape()[-2], K = b.shape()[-1];
   const Tensor wide({K}, DTypeOf<S>::value, out.device(), Purpose::Workspace);
@@ -39,9 +39,9 @@ void row_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& o
   dispatch(a.dtype(), [&](auto type) {
     using T = decltype(type);
     if (out.dtype() == a.dtype())
-      product<T, T>(out, a, b, options);
+      row_product_of<T, T>(out, a, b, options);
     else
-      product<T, float>(out, a, b, options);
+      row_product_of<T, float>(out, a, b, options);
   });
 }
 

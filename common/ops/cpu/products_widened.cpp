@@ -23,7 +23,7 @@ Tensor workspace(std::int64_t rows, std::int64_t columns, Device& device) {
 }
 
 // The columns [begin, begin + count) of x (rows, columns), in F32.
-Tensor widen(const ConstView& x, std::int64_t begin, std::int64_t count) {
+Tensor widened(const ConstView& x, std::int64_t begin, std::int64_t count) {
   const std::int64_t rows = x.shape()[0], columns = x.shape()[1];
   Tensor wide = workspace(rows, count, x.device());
   const BFloat16* from = x.data<BFloat16>() + begin;
@@ -36,7 +36,7 @@ Tensor widen(const ConstView& x, std::int64_t begin, std::int64_t count) {
   return wide;
 }
 
-Tensor widen(const ConstView& x) { return widen(x, 0, x.shape()[1]); }
+Tensor widened(const ConstView& x) { return widened(x, 0, x.shape()[1]); }
 
 template <class T>
 void store_as(T* to, std::int64_t to_stride, const Tensor& wide, bool accumulate) {
@@ -86,22 +86,22 @@ void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOption
   Device& device = out.device();
 
   if (options.transpose == ops::Transpose::First) {  // pieces of the rows of out: columns of a
-    const Tensor right = widen(b);
+    const Tensor right = widened(b);
     for (std::int64_t m = 0, piece = piece_rows(M, N); m < M; m += piece) {
       const std::int64_t rows = std::min(piece, M - m);
-      const Tensor sums = workspace(rows, N, device), left = widen(a, m, rows);
+      const Tensor sums = workspace(rows, N, device), left = widened(a, m, rows);
       cpu::matmul(sums, left, right, wide);
       if (options.bias)
-        add_bias(sums, sums, widen(options.bias.reshaped({1, N})).view().flat(0, N));
+        add_bias(sums, sums, widened(options.bias.reshaped({1, N})).view().flat(0, N));
       store(out, m, 0, sums, accumulate);
     }
   } else if (options.transpose == ops::Transpose::Second) {  // pieces of the rows of b
-    const Tensor left = widen(a);
+    const Tensor left = widened(a);
     for (std::int64_t n = 0, piece = piece_rows(N, K); n < N; n += piece) {
       const std::int64_t columns = std::min(piece, N - n);
-      const Tensor sums = workspace(M, columns, device), right = widen(b.rows(n, n + columns));
+      const Tensor sums = workspace(M, columns, device), right = widened(b.rows(n, n + columns));
       const Tensor bias =
-          options.bias ? widen(options.bias.reshaped({1, N}), n, columns) : Tensor();
+          options.bias ? widened(options.bias.reshaped({1, N}), n, columns) : Tensor();
       if (bias) wide.bias = bias.view().flat(0, columns);
       cpu::matmul(sums, left, right, wide);
       store(out, 0, n, sums, accumulate);
@@ -110,11 +110,12 @@ void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOption
     const Tensor sums = workspace(M, N, device);
     for (std::int64_t k = 0, piece = piece_rows(K, N); k < K; k += piece) {
       const std::int64_t depth = std::min(piece, K - k);
-      const Tensor left = widen(a, k, depth), right = widen(b.rows(k, k + depth));
+      const Tensor left = widened(a, k, depth), right = widened(b.rows(k, k + depth));
       cpu::matmul(sums, left, right, wide);
       wide.into = ops::Into::Accumulate;
     }
-    if (options.bias) add_bias(sums, sums, widen(options.bias.reshaped({1, N})).view().flat(0, N));
+    if (options.bias)
+      add_bias(sums, sums, widened(options.bias.reshaped({1, N})).view().flat(0, N));
     store(out, 0, 0, sums, accumulate);
   }
 }

@@ -99,14 +99,14 @@ template <class T>
 inline void tile_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
                          std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
                          std::int64_t depth) {
-  constexpr std::int64_t kLanes = kTileLanes<T>;
+  constexpr std::int64_t kWidth = kTileLanes<T>;
   std::int64_t j = 0;
   if constexpr (kTileShape.vectors >= 4)
-    for (; j + 4 * kLanes <= columns; j += 4 * kLanes)
+    for (; j + 4 * kWidth <= columns; j += 4 * kWidth)
       detail::tile_columns<T, 4>(c + j, c_stride, a, b + j, b_stride, rows, depth);
-  for (; j + 2 * kLanes <= columns; j += 2 * kLanes)
+  for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
     detail::tile_columns<T, 2>(c + j, c_stride, a, b + j, b_stride, rows, depth);
-  for (; j < columns; j += kLanes)
+  for (; j < columns; j += kWidth)
     detail::tile_columns<T, 1>(c + j, c_stride, a, b + j, b_stride, rows, depth);
 }
 

@@ -73,7 +73,7 @@ double oracle_of_block(const std::vector<double>& of_threads) {
 }
 
 // The additions in the order that the header tells.
-double oracle_of_reproducible(const Problem& problem) {
+double oracle_on_gpu(const Problem& problem) {
   const auto blocks = static_cast<std::size_t>(gpu_blocks(problem.N));
   std::vector<double> of_threads(blocks * kGpuThreads), last(kGpuThreads);
   for (std::int64_t i = 0; i < problem.N; ++i)
@@ -94,7 +94,7 @@ TEST(MaeGpuReproducible, EqualsTheOracleBitByBitEachTime) {
        {std::int64_t{1}, std::int64_t{255}, std::int64_t{2049}, std::int64_t{10'000},
         drawn("samples of MaeGpu", 600'000, 700'000)}) {
     const Problem problem = rough_problem(N);
-    const double oracle = oracle_of_reproducible(problem);
+    const double oracle = oracle_on_gpu(problem);
     EXPECT_NEAR(oracle, serial_mean(problem), 1e-9 * oracle);
     const GpuProblem there(problem, *gpu);
     for (int again = 0; again < 3; ++again)

@@ -33,7 +33,7 @@ struct Seen {
   std::vector<std::int64_t> all_reduced;  // payload bytes of all_reduce, step by step
   int compressing = 0;
 };
-Seen run(int ranks, const TrainConfig& config, const StepParts& parts, int steps) {
+Seen run_onebit(int ranks, const TrainConfig& config, const StepParts& parts, int steps) {
   Seen seen;
   const auto text = some_text();
   launch(launch_options({.ranks = ranks}), [&](const Rank& rank) {
@@ -62,7 +62,8 @@ Seen run(int ranks, const TrainConfig& config, const StepParts& parts, int steps
 TEST(OneBitAdam, IsAdamToTheLastBitWhileWarmingUp) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     const TrainConfig config = config_of(dtype);
-    const Seen adam = run(2, config, {}, 6), other = run(2, config, onebit_adam(100), 6);
+    const Seen adam = run_onebit(2, config, {}, 6),
+               other = run_onebit(2, config, onebit_adam(100), 6);
     EXPECT_EQ(adam.losses, other.losses);
     EXPECT_EQ(adam.weights, other.weights);
     EXPECT_EQ(other.compressing, 0);
@@ -72,7 +73,7 @@ TEST(OneBitAdam, IsAdamToTheLastBitWhileWarmingUp) {
 // 8 bytes of loss and 8 of the norm are all that is all-reduced from then on.
 TEST(OneBitAdam, SumsNoGradientsAfterwards) {
   const TrainConfig config = config_of();
-  const Seen seen = run(2, config, onebit_adam(3), 5);
+  const Seen seen = run_onebit(2, config, onebit_adam(3), 5);
   EXPECT_GT(seen.all_reduced[2], 1000);
   EXPECT_EQ(seen.all_reduced[3], 16);
   EXPECT_EQ(seen.all_reduced[4], 16);
@@ -116,7 +117,7 @@ TEST(OneBitAdam, StepsAsItsFormulaSays) {
 }
 
 // Signs give all numbers of a block one size, also a key's bias, whose gradient is rounding noise:
-// no weight may run away for it.
+// no weight may run_onebit away for it.
 TEST(OneBitAdam, LetsNoWeightRunAway) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     TrainConfig config = config_of(dtype);
@@ -125,8 +126,8 @@ TEST(OneBitAdam, LetsNoWeightRunAway) {
       for (const double w : seen.weights) most = std::max(most, std::abs(w));
       return most;
     };
-    const double adam = largest(run(2, config, {}, 120)),
-                 other = largest(run(2, config, onebit_adam(30), 120));
+    const double adam = largest(run_onebit(2, config, {}, 120)),
+                 other = largest(run_onebit(2, config, onebit_adam(30), 120));
     EXPECT_LT(other, 2 * adam) << "the largest weight; of AdamW " << adam;
   }
 }
@@ -134,7 +135,7 @@ TEST(OneBitAdam, LetsNoWeightRunAway) {
 TEST(OneBitAdam, CompressesWhenTheVarianceHasSettled) {
   TrainConfig config = config_of();
   config.beta2 = 0.8;  // settles within tens of steps
-  const Seen seen = run(2, config, onebit_adam(0), 120);
+  const Seen seen = run_onebit(2, config, onebit_adam(0), 120);
   EXPECT_GT(seen.compressing, 20);
   EXPECT_LT(seen.compressing, 120 - 5)
       << "not before the learning rate's warm-up and 1 / (1 - b2) steps";
@@ -171,8 +172,8 @@ TEST(OneBitAdam, EndsNearAdam) {
       sum += seen.losses[i] / 20;
     return sum;
   };
-  const double adam = end(run(4, config, {}, 200)),
-               other = end(run(4, config, onebit_adam(40), 200));
+  const double adam = end(run_onebit(4, config, {}, 200)),
+               other = end(run_onebit(4, config, onebit_adam(40), 200));
   RecordProperty("adam", std::to_string(adam));
   RecordProperty("onebit", std::to_string(other));
   EXPECT_NEAR(other, adam, kDistance) << "1-bit Adam ends at " << other << ", Adam at " << adam;

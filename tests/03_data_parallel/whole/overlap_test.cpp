@@ -134,11 +134,11 @@ TEST(Overlap, IsAskedForBeforeTheLayerBelow) {
       reduction.finish();
       return watch.seen;
     };
-    using Seen = std::vector<std::array<int, 3>>;  // layer, micro-batch, launched
+    using SeenByHooks = std::vector<std::array<int, 3>>;  // layer, micro-batch, launched
     EXPECT_EQ(seen(one_after_another),
-              (Seen{{2, 0, 0}, {1, 0, 0}, {0, 0, 0}, {2, 1, 0}, {1, 1, 1}, {0, 1, 2}}));
+              (SeenByHooks{{2, 0, 0}, {1, 0, 0}, {0, 0, 0}, {2, 1, 0}, {1, 1, 1}, {0, 1, 2}}));
     EXPECT_EQ(seen(layered),
-              (Seen{{2, 0, 0}, {2, 1, 0}, {1, 0, 1}, {1, 1, 1}, {0, 0, 2}, {0, 1, 2}}));
+              (SeenByHooks{{2, 0, 0}, {2, 1, 0}, {1, 0, 1}, {1, 1, 1}, {0, 0, 2}, {0, 1, 2}}));
   });
 }
 

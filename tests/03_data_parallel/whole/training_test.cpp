@@ -18,7 +18,8 @@ namespace aisc {
 namespace {
 
 // 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of(std::int64_t micro_batches = 1, const std::string& recompute = "none") {
+TrainConfig config_of_training(std::int64_t micro_batches = 1,
+                               const std::string& recompute = "none") {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.gradient_dtype = DType::F64;
@@ -65,17 +66,19 @@ class DataParallel : public ::testing::TestWithParam<int> {
   }
 
  private:
-  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of(), 3);
+  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of_training(), 3);
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel, ::testing::ValuesIn(conformance::rank_counts()),
                          ::testing::PrintToStringParamName());
 
 TEST_P(DataParallel, IsTheSerialRun) {
   for (const BucketOptions& buckets : kBuckets) {
-    expect_serial({.ranks = GetParam()}, config_of(), parts_of(buckets, one_after_another));
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches()), parts_of(buckets, layered));
+    expect_serial({.ranks = GetParam()}, config_of_training(),
+                  parts_of(buckets, one_after_another));
+    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
+                  parts_of(buckets, layered));
   }
-  expect_serial({.ranks = GetParam()}, config_of(micro_batches()),
+  expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
                 parts_of(kBuckets[0], one_after_another));
 }
 
@@ -84,8 +87,8 @@ TEST_P(DataParallel, IsTheSerialRunInVirtualTimeAndRecomputed) {
   for (const MicroBatchLoop& loop : {MicroBatchLoop(one_after_another), MicroBatchLoop(layered)}) {
     const StepParts parts = parts_of(kBuckets[0], loop);
     expect_serial({.options = on_machine(machine, GetParam(), {.poison = true})},
-                  config_of(micro_batches()), parts);
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches(), "block"), parts);
+                  config_of_training(micro_batches()), parts);
+    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches(), "block"), parts);
   }
 }
 
@@ -94,12 +97,15 @@ TEST_P(DataParallel, IsTheSerialRunInVirtualTimeAndRecomputed) {
 TEST_P(DataParallel, WaitsForWhatItReads) {
   LaunchOptions options = launch_options({.ranks = GetParam()});
   options.internals.decorate = make_late_comm;
-  expect_serial({.options = options}, config_of(micro_batches()), parts_of(kBuckets[0], layered));
-  expect_serial({.options = options}, config_of(), parts_of(kBuckets[0], one_after_another));
+  expect_serial({.options = options}, config_of_training(micro_batches()),
+                parts_of(kBuckets[0], layered));
+  expect_serial({.options = options}, config_of_training(),
+                parts_of(kBuckets[0], one_after_another));
   options.internals.decorate = [](std::unique_ptr<Communicator> world) {
     return make_delayed_comm(std::move(world), 5);
   };
-  expect_serial({.options = options}, config_of(), parts_of(kBuckets[1], one_after_another));
+  expect_serial({.options = options}, config_of_training(),
+                parts_of(kBuckets[1], one_after_another));
 }
 
 // One all-reduce a bucket and step, however many micro-batches, and beside them only the loss.
@@ -109,7 +115,7 @@ TEST(DataParallelTraffic, IsOneSumABucketAndStep) {
   for (const BucketOptions& buckets : kBuckets)
     for (const MicroBatchLoop& loop : {MicroBatchLoop(one_after_another), MicroBatchLoop(layered)})
       launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
-        const TrainConfig config = config_of(3);
+        const TrainConfig config = config_of_training(3);
         Trainer trainer(rank, config, parts_of(buckets, loop));
         const BatchSampler data(text, config.model.context, config.seed);
         for (int i = 0; i < kSteps; ++i) trainer.step(data);
@@ -130,7 +136,7 @@ TEST(DataParallelMemory, IsSixteenBytesAParameterOnEveryRank) {
   const auto text = some_text();
   for (const int ranks : {1, 2, 4})
     launch(launch_options({.ranks = ranks}), [&](const Rank& rank) {
-      TrainConfig config = config_of();
+      TrainConfig config = config_of_training();
       config.model = odd_config(DType::BF16);
       config.gradient_dtype = DType::BF16;
       Trainer trainer(rank, config, parts_of(kBuckets[0], one_after_another));
@@ -149,7 +155,7 @@ TEST(DataParallelMemory, IsSixteenBytesAParameterOnEveryRank) {
 // micro-batches the same. (Batch normalization, whose statistics are a rank's, would.)
 TEST(DataParallelLosses, DoNotDependOnTheRanks) {
   const auto losses = [](int ranks) {
-    return run_layout<EqualTrainer>({.ranks = ranks}, config_of(), 5,
+    return run_layout<EqualTrainer>({.ranks = ranks}, config_of_training(), 5,
                                     parts_of(kBuckets[0], one_after_another))
         .back()
         .losses;

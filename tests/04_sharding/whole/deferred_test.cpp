@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t kUnits = 5;  // table, positions, two blocks, norm
 
 // 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of(std::int64_t micro_batches = 1, const std::string& recompute = "none") {
+TrainConfig config_of_deferred(std::int64_t micro_batches = 1,
+                               const std::string& recompute = "none") {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.gradient_dtype = DType::F64;
@@ -61,12 +62,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DeferredSharding, ::testing::ValuesIn(conformanc
                          ::testing::PrintToStringParamName());
 
 TEST_P(DeferredSharding, IsTheSerialRunInStageOne) {
-  const std::vector<RunRecord> serial = run_layout(RankLayout{}, config_of(), 3);
+  const std::vector<RunRecord> serial = run_layout(RankLayout{}, config_of_deferred(), 3);
   const std::int64_t several = GetParam() * 3 > 21 ? 1 : 3;
   for (const bool late : {false, true})
     for (const Runs runs : {Runs::BehindEach, Runs::BehindAll})
       for (const std::int64_t bucket : {0, 40 * GetParam()})
-        for (const TrainConfig& config : {config_of(), config_of(several, "block")}) {
+        for (const TrainConfig& config :
+             {config_of_deferred(), config_of_deferred(several, "block")}) {
           StepParts parts = sharded({.stage = 1, .bucket = bucket});
           parts.loop = deferring(runs);
           LaunchOptions options = launch_options({.ranks = GetParam()});

@@ -10,7 +10,7 @@
 namespace aisc {
 namespace {
 
-TrainConfig config_of(std::int64_t micro_batches) {
+TrainConfig config_of_gpu(std::int64_t micro_batches) {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.gradient_dtype = DType::F64;
@@ -29,20 +29,20 @@ class ShardsOnCudaRanks : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(ShardsOnCudaRanks, OnOneGpuEqualTheSerialRunInEveryStage) {
-  const std::vector<RunRecord> serial = run_layout({}, config_of(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
   for (const int stage : {1, 2, 3})
     EXPECT_TRUE(
         same_steps(serial, run_layout({.ranks = GetParam(), .kind = DeviceKind::Cuda, .gpu = 0},
-                                      config_of(3), 2, sharded({.stage = stage}))))
+                                      config_of_gpu(3), 2, sharded({.stage = stage}))))
         << "stage " << stage;
 }
 
 TEST_P(ShardsOnCudaRanks, WithAGpuEachEqualTheSerialRun) {
   if (gpu_count() < GetParam())
     GTEST_SKIP() << gpu_count() << " GPUs for " << GetParam() << " ranks";
-  const std::vector<RunRecord> serial = run_layout({}, config_of(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
   EXPECT_TRUE(same_steps(
-      serial, run_layout({.ranks = GetParam(), .kind = DeviceKind::Cuda}, config_of(1), 2,
+      serial, run_layout({.ranks = GetParam(), .kind = DeviceKind::Cuda}, config_of_gpu(1), 2,
                          sharded({.stage = 3, .gather = {.prefetch = 2}, .bucket = 0}))));
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 // 21 samples: over 2 and 4 ranks the shares differ by one. The rate is the same in each step, and
 // nothing is clipped, so that a loop can do without schedule and norm.
-TrainConfig config_of() {
+TrainConfig config_of_one_call() {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.gradient_dtype = DType::F64;
@@ -155,26 +155,26 @@ INSTANTIATE_TEST_SUITE_P(Ranks, OneCallSharding, ::testing::ValuesIn(conformance
                          ::testing::PrintToStringParamName());
 
 TEST_P(OneCallSharding, OfAModelOfLinearLayersIsTheSerialRun) {
-  const auto serial = run_layout<OneCall>({}, config_of(), 4, kPerceptron, 0);
+  const auto serial = run_layout<OneCall>({}, config_of_one_call(), 4, kPerceptron, 0);
   EXPECT_LT(serial.back().losses[0], 100);
   EXPECT_NE(serial.front().weights, serial.back().weights);
   for (const int stage : {1, 2, 3}) {
     SCOPED_TRACE("stage " + std::to_string(stage));
-    EXPECT_TRUE(same_steps(
-        serial, run_layout<OneCall>({.ranks = GetParam()}, config_of(), 4, kPerceptron, stage)));
+    EXPECT_TRUE(same_steps(serial, run_layout<OneCall>({.ranks = GetParam()}, config_of_one_call(),
+                                                       4, kPerceptron, stage)));
   }
 }
 
 TEST_P(OneCallSharding, OfAGptIsTheTrainersRun) {
-  const auto serial = run_layout({}, config_of(), 3);
-  EXPECT_TRUE(same_steps(serial, run_layout<OneCall>({}, config_of(), 3, kGpt, 0)));
+  const auto serial = run_layout({}, config_of_one_call(), 3);
+  EXPECT_TRUE(same_steps(serial, run_layout<OneCall>({}, config_of_one_call(), 3, kGpt, 0)));
   for (const int stage : {1, 2, 3}) {
     SCOPED_TRACE("stage " + std::to_string(stage));
     const RankLayout layout{.ranks = GetParam()};
-    const auto one_call = run_layout<OneCall>(layout, config_of(), 3, kGpt, stage);
+    const auto one_call = run_layout<OneCall>(layout, config_of_one_call(), 3, kGpt, stage);
     EXPECT_TRUE(same_steps(serial, one_call));
-    EXPECT_TRUE(
-        same_steps(run_layout(layout, config_of(), 3, sharded({.stage = stage})), one_call, 0))
+    EXPECT_TRUE(same_steps(run_layout(layout, config_of_one_call(), 3, sharded({.stage = stage})),
+                           one_call, 0))
         << "to the last bit";
   }
 }
@@ -182,7 +182,7 @@ TEST_P(OneCallSharding, OfAGptIsTheTrainersRun) {
 // Weights are drawn shard by shard: at no moment has a rank more than it has when all is made.
 TEST_P(OneCallSharding, MakesTheModelShardByShard) {
   launch(launch_options({.ranks = GetParam()}), [](const Rank& rank) {
-    const Model model = make_gpt(rank, config_of().model);
+    const Model model = make_gpt(rank, config_of_one_call().model);
     const Sharded s = shard(rank, model, 3, {}, 1, {DType::F64, DType::F64});
     const std::int64_t a_shard = 8 * s.store->layout().count() / rank.world.size();
     const Ledger ledger = rank.device.ledger();
@@ -256,7 +256,7 @@ struct Interrupted {
 };
 
 TEST_P(OneCallSharding, AStepThatIsNotFiniteIsTakenByNoRank) {
-  TrainConfig config = config_of();
+  TrainConfig config = config_of_one_call();
   config.clip = 0.05;
   config.micro_batches = 3;
   const RankLayout layout{.ranks = GetParam()};
@@ -275,7 +275,7 @@ TEST(OneCallShardingErrors, OfAStageThatIsNone) {
     EXPECT_TRUE(error_says(
         [&] {
           launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
-            const Model model = make_gpt(rank, config_of().model);
+            const Model model = make_gpt(rank, config_of_one_call().model);
             shard(rank, model, stage);
           });
         },

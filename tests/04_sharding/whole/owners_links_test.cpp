@@ -136,9 +136,9 @@ std::vector<double> step_seconds(int ranks, const Network& network,
 TEST(OwnersInVirtualTime, OfTwoRanksOneLinkIsIdle) {
   Network network = exact::kFlat;
   network.reduce_seconds_per_byte = 0;
-  constexpr std::int64_t kCount = 1 << 10;
-  constexpr double kUnit = kF64 * kCount * exact::kBeta;
-  const std::vector<toy::Size> layers(3, {.count = kCount});
+  constexpr std::int64_t kCountOfUnit = 1 << 10;
+  constexpr double kUnit = kF64 * kCountOfUnit * exact::kBeta;
+  const std::vector<toy::Size> layers(3, {.count = kCountOfUnit});
   EXPECT_EQ(step_seconds(2, network, layers, sharded({.stage = 3, .gather = kNoneAhead})),
             std::vector<double>(2, 8 * (exact::kAlpha + kUnit / 2)));
   EXPECT_EQ(step_seconds(2, network, layers, owned({.gather = kNoneAhead})),
@@ -146,7 +146,7 @@ TEST(OwnersInVirtualTime, OfTwoRanksOneLinkIsIdle) {
 }
 
 // What a step with nothing ahead is made of.
-struct Step {
+struct StepOfOwners {
   std::vector<LayerUnits> layers;
   std::vector<std::int64_t> bytes;  // of the units
   double backward_seconds = 0;      // of a layer
@@ -155,7 +155,7 @@ struct Step {
 // When each rank is through a step with nothing ahead, by the plans of its collectives: everything
 // comes one after another, since a gather is waited for at once and goes behind the sum before it.
 enum class Scheme { Owners, Slices };
-std::vector<double> expected_seconds(int ranks, const Network& network, const Step& step,
+std::vector<double> expected_seconds(int ranks, const Network& network, const StepOfOwners& step,
                                      Scheme scheme) {
   const bool owners = scheme == Scheme::Owners;
   const std::vector<int> root = owners_of(step.bytes, ranks);
@@ -187,7 +187,7 @@ double last(const std::vector<double>& seconds) {
 TEST(OwnersInVirtualTime, AreLaterThanSlicesByTheirCollectives) {
   for (const int ranks : {2, 4, 7}) {
     constexpr double kBackward = 0x1p-6;
-    Step step{.layers = {}, .bytes = {}, .backward_seconds = kBackward};
+    StepOfOwners step{.layers = {}, .bytes = {}, .backward_seconds = kBackward};
     std::vector<toy::Size> sizes;
     for (const std::int64_t size : {4, 8, 4, 12}) {
       sizes.push_back({.count = 64 * 7 * size, .backward = kBackward});
@@ -207,7 +207,7 @@ TEST(OwnersInVirtualTime, AreLaterThanSlicesByTheirCollectives) {
 constexpr int kGpus = 8;
 struct GptStep {
   double seconds;
-  Step step;
+  StepOfOwners step;
 };
 GptStep gpt_step(const Machine& machine, std::int64_t context, const StepParts& parts) {
   const GptConfig config{.layers = 4,

@@ -24,7 +24,8 @@ namespace {
 using Sum = OwnerOptions::Sum;
 
 // 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of(std::int64_t micro_batches = 1, const std::string& recompute = "none") {
+TrainConfig config_of_owners(std::int64_t micro_batches = 1,
+                             const std::string& recompute = "none") {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.gradient_dtype = DType::F64;
@@ -52,15 +53,15 @@ class TrainingWithOwners : public ::testing::TestWithParam<int> {
   }
 
  private:
-  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of(), 3);
+  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of_owners(), 3);
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, TrainingWithOwners, ::testing::ValuesIn(conformance::rank_counts()),
                          ::testing::PrintToStringParamName());
 
 TEST_P(TrainingWithOwners, IsTheSerialRun) {
-  expect_serial({.ranks = GetParam()}, config_of());
-  expect_serial({.ranks = GetParam()}, config_of(micro_batches(), "block"), {}, layered);
-  expect_serial({.ranks = GetParam()}, config_of(micro_batches()), {.sum = Sum::AllReduce});
+  expect_serial({.ranks = GetParam()}, config_of_owners());
+  expect_serial({.ranks = GetParam()}, config_of_owners(micro_batches(), "block"), {}, layered);
+  expect_serial({.ranks = GetParam()}, config_of_owners(micro_batches()), {.sum = Sum::AllReduce});
 }
 
 TEST_P(TrainingWithOwners, IsTheSerialRunWithEveryKnob) {
@@ -71,13 +72,13 @@ TEST_P(TrainingWithOwners, IsTheSerialRunWithEveryKnob) {
                                    {.persist = 600},
                                    kAlwaysWhole};
   for (const GatherOptions& gather : gathers)
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches()), {.gather = gather});
+    expect_serial({.ranks = GetParam()}, config_of_owners(micro_batches()), {.gather = gather});
 }
 
 TEST_P(TrainingWithOwners, IsTheSerialRunInVirtualTime) {
   const Machine machine = find_machine("dgx-a100");
   expect_serial({.options = on_machine(machine, GetParam(), {.poison = true})},
-                config_of(micro_batches(), "block"));
+                config_of_owners(micro_batches(), "block"));
 }
 
 // Nothing is over before it is waited for; and everything comes in an order that it seldom comes
@@ -86,19 +87,12 @@ TEST_P(TrainingWithOwners, WaitsForWhatItReads) {
   LaunchOptions options = launch_options({.ranks = GetParam()});
   options.internals.decorate = make_late_comm;
   for (const Sum sum : {Sum::ReduceToOwner, Sum::AllReduce})
-    expect_serial({.options = options}, config_of(micro_batches()),
+    expect_serial({.options = options}, config_of_owners(micro_batches()),
                   {.gather = {.persist = 600}, .sum = sum});
   options.internals.decorate = [](std::unique_ptr<Communicator> world) {
     return make_delayed_comm(std::move(world), 5);
   };
-  expect_serial({.options = options}, config_of(), {.gather = {.prefetch = 2}});
-}
-
-LaunchOptions late(int ranks) {
-  return {.ranks = ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}};
+  expect_serial({.options = options}, config_of_owners(), {.gather = {.prefetch = 2}});
 }
 
 // The owner's sums, over ranks and micro-batches, in two steps of which the second overwrites the

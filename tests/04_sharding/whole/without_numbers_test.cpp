@@ -15,18 +15,18 @@
 namespace aisc {
 namespace {
 
-struct Case {
+struct WithoutNumbers {
   ShardOptions options;
   DType dtype = DType::F64;
   std::int64_t micro_batches = 1;
   const char* recompute = "none";
   MicroBatchLoop loop = {};  // one after another
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const WithoutNumbers& c, std::ostream* out) {
   *out << "stage " << c.options.stage << ", " << name_of(c.dtype) << ", " << c.micro_batches
        << " micro-batches, recompute " << c.recompute << ", bucket " << c.options.bucket;
 }
-const Case kCases[] = {
+const WithoutNumbers kWithoutNumbers[] = {
     {.options = {.stage = 1}},
     {.options = {.stage = 1, .bucket = 240}, .dtype = DType::BF16, .micro_batches = 2},
     {.options = {.stage = 2}, .micro_batches = 2},
@@ -40,7 +40,7 @@ const Case kCases[] = {
     {.options = {.stage = 3, .gather = {.reuse = GatherOptions::kAll}}, .dtype = DType::F32},
     {.options = {.stage = 3, .gather = {.persist = 600}, .bucket = 240}, .micro_batches = 2}};
 
-TrainConfig config_of(const Case& c) {
+TrainConfig config_of_without_numbers(const WithoutNumbers& c) {
   TrainConfig config;
   config.model = odd_config(c.dtype, 0.1);
   config.gradient_dtype = c.dtype;
@@ -52,7 +52,7 @@ TrainConfig config_of(const Case& c) {
 }
 
 // What a rank's books say after a run.
-struct Books {
+struct BooksOfBoth {
   Ledger ledger;
   CommStats stats;
   double seconds = 0;
@@ -60,9 +60,9 @@ struct Books {
 };
 
 // Three steps and an evaluation.
-Books books_of(const Rank& rank, const Case& c) {
+BooksOfBoth books_of(const Rank& rank, const WithoutNumbers& c) {
   const std::vector<std::uint8_t> text = some_text();
-  const TrainConfig config = config_of(c);
+  const TrainConfig config = config_of_without_numbers(c);
   StepParts parts = sharded(c.options);
   parts.loop = c.loop;
   Trainer trainer(rank, config, parts);
@@ -74,8 +74,8 @@ Books books_of(const Rank& rank, const Case& c) {
   return {rank.device.ledger(), rank.world.stats(), rank.clock.now(), rank.trace.seconds_by_part()};
 }
 
-std::vector<Books> books_of(const LaunchOptions& options, const Case& c) {
-  std::vector<Books> books(static_cast<std::size_t>(options.ranks));
+std::vector<BooksOfBoth> books_of(const LaunchOptions& options, const WithoutNumbers& c) {
+  std::vector<BooksOfBoth> books(static_cast<std::size_t>(options.ranks));
   launch(options, [&](const Rank& rank) {
     books[static_cast<std::size_t>(rank.world.rank())] = books_of(rank, c);
   });
@@ -107,16 +107,16 @@ void expect_same_messages(const CommStats& a, const CommStats& b) {
   EXPECT_EQ(a.steps, b.steps);
 }
 
-class ShardedBooks : public ::testing::TestWithParam<std::tuple<int, Case>> {};
+class ShardedBooks : public ::testing::TestWithParam<std::tuple<int, WithoutNumbers>> {};
 INSTANTIATE_TEST_SUITE_P(RanksAndCases, ShardedBooks,
                          ::testing::Combine(::testing::Values(1, 2, 3),
-                                            ::testing::ValuesIn(kCases)));
+                                            ::testing::ValuesIn(kWithoutNumbers)));
 
 TEST_P(ShardedBooks, AreTheSameWithoutNumbers) {
   const auto& [ranks, c] = GetParam();
   const Machine machine = find_machine("dgx-a100");
-  const std::vector<Books> with = books_of(on_machine(machine, ranks), c);
-  const std::vector<Books> without = books_of(on_machine(machine, ranks, {.meta = true}), c);
+  const std::vector<BooksOfBoth> with = books_of(on_machine(machine, ranks), c);
+  const std::vector<BooksOfBoth> without = books_of(on_machine(machine, ranks, {.meta = true}), c);
   for (std::size_t r = 0; r < with.size(); ++r) {
     SCOPED_TRACE("rank " + std::to_string(r));
     EXPECT_GT(with[r].seconds, 0);

@@ -9,7 +9,7 @@
 namespace aisc {
 namespace {
 
-TrainConfig config_of(int pp) {
+TrainConfig config_of_gpu(int pp) {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.model.layers = 4;
@@ -37,19 +37,19 @@ class PipelineOnCuda : public ::testing::Test {
 };
 
 TEST_F(PipelineOnCuda, OnOneGpuEqualsTheSerialRunByAnySchedule) {
-  const std::vector<RunRecord> serial = run_layout({}, config_of(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
   for (const PipelineChoice& choice : kChoices)
     EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda, .gpu = 0},
-                                              config_of(2), 2, pipelined(choice))))
+                                              config_of_gpu(2), 2, pipelined(choice))))
         << choice.schedule;
 }
 
 TEST_F(PipelineOnCuda, WithAGpuEachEqualsTheSerialRun) {
   if (gpu_count() < 2) GTEST_SKIP() << gpu_count() << " GPU for 2 ranks";
-  const std::vector<RunRecord> serial = run_layout({}, config_of(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
   for (const PipelineChoice& choice : kChoices)
-    EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda}, config_of(2),
-                                              2, pipelined(choice))))
+    EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda},
+                                              config_of_gpu(2), 2, pipelined(choice))))
         << choice.schedule;
 }
 

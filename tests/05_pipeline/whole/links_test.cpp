@@ -110,7 +110,7 @@ void add_gradients(const Model& model, RunRecord& all) {
 constexpr double kFactor = 0.25;
 
 // `m` micro-batches accumulated on one rank.
-RunRecord serial(int m) {
+RunRecord serial_steps(int m) {
   RunRecord result;
   launch({.ranks = 1}, [&](const Rank& rank) {
     const Model model = make_model(rank, {0}, 1);
@@ -177,7 +177,7 @@ class PipelineLinks : public ::testing::TestWithParam<Links> {};
 
 TEST_P(PipelineLinks, OfUnevenStagesLeaveWhatOneRankLeaves) {
   for (int m = 1; m <= 9; ++m) {
-    const RunRecord expected = serial(m);
+    const RunRecord expected = serial_steps(m);
     for (const int p : {1, 2, 3, 4})
       for (const Schedule& s : all_schedules(p, m))
         for (const Again again : {Again::Never, Again::Early}) {
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Links, PipelineLinks,
 // Weight gradients are summed in the order of micro-batches, whatever the schedule.
 TEST(PipelineSums, AreThoseOfAccumulationToTheBit) {
   for (int m = 1; m <= 9; ++m) {
-    const RunRecord expected = serial(m);
+    const RunRecord expected = serial_steps(m);
     for (const int p : {1, 2, 3, 4})
       for (const Schedule& s : all_schedules(p, m)) {
         const RunRecord found = pipelined_run(s);

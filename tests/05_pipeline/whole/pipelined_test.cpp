@@ -84,7 +84,7 @@ TEST(FindSchedule, RefusesOtherNamesAndChunks) {
   EXPECT_NE(error({.schedule = "1f1b"}, 2, 0), "") << "no micro-batches";
 }
 
-TrainConfig config_of(int pp, std::int64_t micro_batches, double clip = 0) {
+TrainConfig config_of_pipelined(int pp, std::int64_t micro_batches, double clip = 0) {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.model.layers = 4;
@@ -102,9 +102,9 @@ TrainConfig config_of(int pp, std::int64_t micro_batches, double clip = 0) {
 // Nothing is under way when the only micro-batch of a run enters.
 TEST(AsynchronousTrainer, PipeDreamOfOneMicroBatchIsTheSerialRun) {
   for (const int pp : {2, 3})
-    EXPECT_TRUE(same_steps(
-        run_layout({.ranks = 1}, config_of(1, 1), 3),
-        run_layout({.ranks = pp}, config_of(pp, 1), 3, pipelined({.schedule = "pipedream"}))))
+    EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, config_of_pipelined(1, 1), 3),
+                           run_layout({.ranks = pp}, config_of_pipelined(pp, 1), 3,
+                                      pipelined({.schedule = "pipedream"}))))
         << pp << " stages";
 }
 
@@ -115,14 +115,15 @@ StepParts in_buckets() {
 // With data parallelism each update is by the mean over all pipelines.
 TEST(AsynchronousTrainer, TwoPipelinesOfOneMicroBatchAreTheSerialRun) {
   for (const StepParts& parts : {StepParts{}, in_buckets()})
-    EXPECT_TRUE(same_steps(
-        run_layout({.ranks = 1}, config_of(1, 1), 3),
-        run_layout({.ranks = 4}, config_of(2, 1), 3, pipelined({.schedule = "pipedream"}, parts))));
+    EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, config_of_pipelined(1, 1), 3),
+                           run_layout({.ranks = 4}, config_of_pipelined(2, 1), 3,
+                                      pipelined({.schedule = "pipedream"}, parts))));
 }
 
 TEST(AsynchronousTrainer, TwoPipelinesBy2BWAreOne) {
   const auto of = [](int ranks, const StepParts& parts) {
-    return run_layout({.ranks = ranks}, config_of(2, 4), 3, pipelined({.schedule = "2bw"}, parts));
+    return run_layout({.ranks = ranks}, config_of_pipelined(2, 4), 3,
+                      pipelined({.schedule = "2bw"}, parts));
   };
   const std::vector<RunRecord> one = of(2, {});
   EXPECT_TRUE(same_steps(one, of(4, {})));
@@ -143,7 +144,7 @@ struct OfOneSample {
 };
 
 TEST(AsynchronousTrainer, TwoPipelinesByPipeDreamAreOne) {
-  TrainConfig config = config_of(2, 4);
+  TrainConfig config = config_of_pipelined(2, 4);
   config.model.dropout = 0;
   for (const Weights weights : {Weights::Stashed, Weights::VerticalSync}) {
     const auto of = [&](int ranks, const StepParts& parts) {
@@ -160,16 +161,16 @@ TEST(AsynchronousTrainer, TwoPipelinesByPipeDreamAreOne) {
 // The first batch has no version before it.
 TEST(AsynchronousTrainer, The2BWsFirstStepIsTheSerialOne) {
   for (const int pp : {2, 3})
-    EXPECT_TRUE(
-        same_steps(run_layout({.ranks = 1}, config_of(1, 4), 1),
-                   run_layout({.ranks = pp}, config_of(pp, 4), 1, pipelined({.schedule = "2bw"}))))
+    EXPECT_TRUE(same_steps(
+        run_layout({.ranks = 1}, config_of_pipelined(1, 4), 1),
+        run_layout({.ranks = pp}, config_of_pipelined(pp, 4), 1, pipelined({.schedule = "2bw"}))))
         << pp << " stages";
 }
 
 // The three differ from the second micro-batch on.
 TEST(AsynchronousTrainer, TakesTheWeightsThatAreChosen) {
   const auto loss = [](Weights weights) {
-    return run_layout({.ranks = 3}, config_of(3, 5), 2,
+    return run_layout({.ranks = 3}, config_of_pipelined(3, 5), 2,
                       pipelined({.schedule = "pipedream", .weights = weights}))
         .back()
         .losses.back();
@@ -183,7 +184,8 @@ TEST(AsynchronousTrainer, TakesTheWeightsThatAreChosen) {
 
 TEST(AsynchronousTrainer, CannotClipByANormForWhichAllWouldWait) {
   const std::string message = message_of([] {
-    run_layout({.ranks = 2}, config_of(2, 3, 0.5), 1, pipelined({.schedule = "pipedream"}));
+    run_layout({.ranks = 2}, config_of_pipelined(2, 3, 0.5), 1,
+               pipelined({.schedule = "pipedream"}));
   });
   EXPECT_NE(
       message.find("pipeline: pipedream updates a stage while others compute, and cannot clip "
@@ -194,7 +196,7 @@ TEST(AsynchronousTrainer, CannotClipByANormForWhichAllWouldWait) {
 
 // 9 samples over two pipelines of 3 micro-batches: updates of 2, 3 and 4 samples.
 TEST(AsynchronousTrainer, NeedsMicroBatchesThatAreEquallyLarge) {
-  TrainConfig config = config_of(2, 3);
+  TrainConfig config = config_of_pipelined(2, 3);
   config.batch = 9;
   const std::string message = message_of(
       [&] { run_layout({.ranks = 4}, config, 1, pipelined({.schedule = "pipedream"})); });
@@ -206,13 +208,13 @@ TEST(AsynchronousTrainer, NeedsMicroBatchesThatAreEquallyLarge) {
 
 // One update comes behind all micro-batches, so that 2BW can wait for the norm of all stages.
 TEST(AsynchronousTrainer, The2BWClipsAsOneRankDoes) {
-  EXPECT_TRUE(same_steps(
-      run_layout({.ranks = 1}, config_of(1, 4, 0.05), 1),
-      run_layout({.ranks = 3}, config_of(3, 4, 0.05), 1, pipelined({.schedule = "2bw"}))));
+  EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, config_of_pipelined(1, 4, 0.05), 1),
+                         run_layout({.ranks = 3}, config_of_pipelined(3, 4, 0.05), 1,
+                                    pipelined({.schedule = "2bw"}))));
 }
 
 TEST(AsynchronousTrainer, The2BWGoesOnWithTheNewestWeightsAlone) {
-  const TrainConfig config = config_of(2, 4);
+  const TrainConfig config = config_of_pipelined(2, 4);
   const std::vector<std::uint8_t> text = some_text();
   launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
     const BatchSampler data(text, config.model.context, config.seed);
@@ -238,7 +240,7 @@ TEST(AsynchronousTrainer, The2BWGoesOnWithTheNewestWeightsAlone) {
 
 // Between two steps an evaluation sees the newest weights, and the versions stay.
 TEST(AsynchronousTrainer, IsNotDisturbedByAnEvaluation) {
-  const TrainConfig config = config_of(2, 4);
+  const TrainConfig config = config_of_pipelined(2, 4);
   const std::vector<std::uint8_t> text = some_text();
   for (const char* schedule : {"2bw", "pipedream"})
     launch(launch_options({.ranks = 2}), [&](const Rank& rank) {

@@ -24,7 +24,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 }
 
 // Of `pp` stages on as many ranks.
-TrainConfig config_of(int pp, const Case& c) {
+TrainConfig config_of_processes(int pp, const Case& c) {
   TrainConfig config;
   config.model = odd_config(DType::F64, 0.1);
   config.model.layers = pp * (c.schedule == "zb-v" ? 2 : c.chunks);
@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, SynchronousProcesses,
 
 TEST_P(SynchronousProcesses, LeaveWhatOneRankLeaves) {
   for (const int ranks : conformance::rank_counts({2, 3})) {
-    const TrainConfig config = config_of(ranks, GetParam());
+    const TrainConfig config = config_of_processes(ranks, GetParam());
     TrainConfig alone = config;
     alone.pp = 1;
     EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, alone, 2),
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, AsynchronousProcesses,
 
 TEST_P(AsynchronousProcesses, LeaveWhatThreadsLeave) {
   for (const int ranks : conformance::rank_counts({2, 3})) {
-    const TrainConfig config = config_of(ranks, GetParam());
+    const TrainConfig config = config_of_processes(ranks, GetParam());
     LaunchOptions threads = launch_options({.ranks = ranks});
     threads.backend = LaunchOptions::Backend::Threads;
     const RankLayout as_threads{.ranks = ranks, .options = threads};

@@ -19,7 +19,7 @@ using split::LayerCase;
 using Wanted = const GptParts::Wanted&;
 
 // 12 heads of 2 columns: 1, 2, 3 and 4 ranks divide them.
-GptConfig config_of(double dropout = 0.2) {
+GptConfig config_of_block(double dropout = 0.2) {
   return {.layers = 2,
           .heads = 12,
           .width = 24,
@@ -44,7 +44,7 @@ struct PartCase {
 };
 
 void expect_serial(const PartCase& p) {
-  const GptConfig config = config_of();
+  const GptConfig config = config_of_block();
   const auto case_of = [&](bool split) {
     LayerCase c{.input = {2, 5, 24}, .output = {2, 5, 24}, .pass = p.pass};
     c.deferred = split && p.deferred;
@@ -152,7 +152,7 @@ TEST(ParallelBlock, FAndGAroundSerialLayersAreTheMlp) {
 
 // Two steps of two micro-batches; what is not split is the same on all ranks, to the bit.
 RunRecord run_model(int t, const std::function<GptParts(Communicator&)>& parts_over) {
-  const GptConfig config = config_of();
+  const GptConfig config = config_of_block();
   RunRecord record;
   std::mutex mutex;
   split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
@@ -208,7 +208,7 @@ TEST(ParallelBlock, ModelWithRecomputedBlocksIsTheSerialOne) {
 
 // Each rank's cache has the keys and values of its own heads.
 TEST(ParallelBlock, GrowsASequenceAsTheSerialModelDoes) {
-  const GptConfig config = config_of(0);
+  const GptConfig config = config_of_block(0);
   const auto logits = [&](int t, const std::function<GptParts(Communicator&)>& parts_over) {
     split::Wholes wholes;
     split::on_groups(t, [&](const Rank& rank, Communicator& tp) {

@@ -51,7 +51,7 @@ struct Both {
 Both both_of(int t, const PartsOver& parts_over, GptParts::Make GptParts::*part) {
   const GptConfig config{.layers = 1, .heads = kHeads, .width = kWidth, .dtype = DType::F64};
   Both both;
-  launch(split::late(t), [&](const Rank& rank) {
+  launch(late(t), [&](const Rank& rank) {
     Communicator& tp = rank.world;
     tp.use_plans(default_plans());
     const GptParts parts = parts_over(tp);
@@ -136,7 +136,7 @@ constexpr std::int64_t kLayers = 3;
 
 Both both_of_model(int t, const PartsOver& parts_over) {
   Both both;
-  launch(split::late(t), [&](const Rank& rank) {
+  launch(late(t), [&](const Rank& rank) {
     Communicator& tp = rank.world;
     tp.use_plans(default_plans());
     const Model model = make_gpt(rank, of_layers(kLayers), parts_over(tp));
@@ -181,7 +181,7 @@ TEST(TensorParallelCounts, TheLossSendsTwoNumbersAToken) {
   constexpr std::int64_t kN = kSamples * kTokens;
   for (const int t : kRanks) {
     Both both;
-    launch(split::late(t), [&](const Rank& rank) {
+    launch(late(t), [&](const Rank& rank) {
       Communicator& tp = rank.world;
       const GptConfig config = of_layers(1);
       const Parameter table = part_of_table(tp, config);

@@ -9,7 +9,7 @@
 namespace aisc {
 namespace {
 
-TrainConfig config_of(int tp, const char* recompute = "none") {
+TrainConfig config_of_gpu(int tp, const char* recompute = "none") {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.model.heads = 4;
@@ -31,20 +31,20 @@ class TensorParallelOnCuda : public ::testing::Test {
 };
 
 TEST_F(TensorParallelOnCuda, OnOneGpuEqualsTheSerialRun) {
-  const std::vector<RunRecord> serial = run_layout({}, config_of(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
   for (const char* recompute : {"none", "core", "block"})
     EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda, .gpu = 0},
-                                              config_of(2, recompute), 2, tensor_parallel())))
+                                              config_of_gpu(2, recompute), 2, tensor_parallel())))
         << recompute;
   EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 8, .kind = DeviceKind::Cuda, .gpu = 0},
-                                            config_of(4), 2, tensor_parallel())));
+                                            config_of_gpu(4), 2, tensor_parallel())));
 }
 
 TEST_F(TensorParallelOnCuda, WithAGpuEachEqualsTheSerialRun) {
   if (gpu_count() < 2) GTEST_SKIP() << gpu_count() << " GPU for 2 ranks";
   EXPECT_TRUE(same_steps(
-      run_layout({}, config_of(1), 2),
-      run_layout({.ranks = 2, .kind = DeviceKind::Cuda}, config_of(2), 2, tensor_parallel())));
+      run_layout({}, config_of_gpu(1), 2),
+      run_layout({.ranks = 2, .kind = DeviceKind::Cuda}, config_of_gpu(2), 2, tensor_parallel())));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace aisc {
 namespace {
 
-constexpr std::int64_t kSamples = 3;
+constexpr std::int64_t kSamplesOfLimits = 3;
 constexpr BlockRange kBlocks{1, 3};  // of 4: without embedding and head
 
 GptConfig small(DType dtype) {
@@ -26,12 +26,12 @@ GptConfig small(DType dtype) {
 // --- bytes -------------------------------------------------------------------------------------
 
 constexpr DType kTypes[] = {DType::BF16, DType::F32, DType::F64};
-constexpr int kRanks[] = {1, 2, 3, 4, 12};
+constexpr int kRanksOfLimits[] = {1, 2, 3, 4, 12};
 
 // A store begins each parameter at a multiple of 64 elements: 768 columns need no padding.
 TEST(SplitBytes, OfBlocksAndTheirOptimizerAreTheFormulas) {
   for (const DType dtype : kTypes)
-    for (const int t : kRanks) {
+    for (const int t : kRanksOfLimits) {
       SCOPED_TRACE(fmt::format("{}, {} ranks", name_of(dtype), t));
       GptConfig config = small(dtype);
       config.width = 768;
@@ -50,13 +50,14 @@ TEST(SplitBytes, OfBlocksAndTheirOptimizerAreTheFormulas) {
 
 TEST(SplitBytes, ThatBlocksKeepAreTheFormula) {
   for (const DType dtype : kTypes)
-    for (const int t : kRanks) {
+    for (const int t : kRanksOfLimits) {
       SCOPED_TRACE(fmt::format("{}, {} ranks", name_of(dtype), t));
       const GptConfig config = small(dtype);
-      const StepFigures step = run_step(find_machine("limitless"), config,
-                                        {.ranks = t, .samples = kSamples, .blocks = kBlocks});
+      const StepFigures step =
+          run_step(find_machine("limitless"), config,
+                   {.ranks = t, .samples = kSamplesOfLimits, .blocks = kBlocks});
       EXPECT_EQ(step.parameters, 2 * block_parameters(config).on_each_of(t));
-      const std::int64_t kept = block_activations(config, kSamples).on_each_of(t);
+      const std::int64_t kept = block_activations(config, kSamplesOfLimits).on_each_of(t);
       EXPECT_EQ(step.layer_bytes, std::vector<std::int64_t>(2, kept));
       EXPECT_EQ(step.kept_bytes, 2 * kept) << "by the ledger";
     }
@@ -66,10 +67,10 @@ TEST(SplitBytes, ThatBlocksKeepAreTheFormula) {
 TEST(SplitBytes, OfAWholeModelHaveAPartOfTheTable) {
   GptConfig config = small(DType::BF16);
   config.width = 768;
-  for (const int t : kRanks) {
+  for (const int t : kRanksOfLimits) {
     const StepFigures step =
-        run_step(find_machine("limitless"), config, {.ranks = t, .samples = kSamples});
-    const std::int64_t rows = config.table_rows() / t, tokens = kSamples * config.context;
+        run_step(find_machine("limitless"), config, {.ranks = t, .samples = kSamplesOfLimits});
+    const std::int64_t rows = config.table_rows() / t, tokens = kSamplesOfLimits * config.context;
     EXPECT_EQ(step.parameters, 4 * block_parameters(config).on_each_of(t) +
                                    (rows + config.context + 2) * config.width)
         << t << " ranks";
@@ -112,10 +113,10 @@ TEST(SplitBytes, OfARecomputedBlockAreItsInput) {
   for (const int t : {1, 2, 4}) {
     const StepFigures step = run_step(find_machine("limitless"), small(DType::BF16),
                                       {.ranks = t,
-                                       .samples = kSamples,
+                                       .samples = kSamplesOfLimits,
                                        .blocks = kBlocks,
                                        .recompute = Recompute::parse("block")});
-    EXPECT_EQ(step.kept_bytes, 2 * kSamples * 5 * 24 * 2) << t << " ranks";
+    EXPECT_EQ(step.kept_bytes, 2 * kSamplesOfLimits * 5 * 24 * 2) << t << " ranks";
   }
 }
 

@@ -14,17 +14,17 @@
 namespace aisc {
 namespace {
 
-GptConfig config_of() {
+GptConfig config_of_naive() {
   return {.layers = 2, .heads = 3, .width = 12, .dropout = 0.2, .seed = 5, .dtype = DType::F64};
 }
 
-void expect_serial(const std::function<GptParts(Communicator&)>& parts_over,
-                   GptParts::Make GptParts::*part) {
+void expect_naive_is_serial(const std::function<GptParts(Communicator&)>& parts_over,
+                            GptParts::Make GptParts::*part) {
   const auto case_of = [&](const std::function<GptParts(Communicator&)>& over) {
     return split::LayerCase{.make =
                                 [over, part](const Rank& rank, Communicator& tp) {
                                   const GptParts parts = over(tp);
-                                  return (parts.*part)({rank, "part", config_of(), parts});
+                                  return (parts.*part)({rank, "part", config_of_naive(), parts});
                                 },
                             .input = {2, 5, 12},
                             .output = {2, 5, 12}};
@@ -41,10 +41,14 @@ GptParts rows_first_parts(Communicator& tp) {
   return parts;
 }
 
-TEST(NaiveSplits, RowsFirstIsTheSerialMlp) { expect_serial(rows_first_parts, &GptParts::mlp); }
+TEST(NaiveSplits, RowsFirstIsTheSerialMlp) {
+  expect_naive_is_serial(rows_first_parts, &GptParts::mlp);
+}
 
 // Heads need not divide: 3 of them on 2 and 4 ranks.
-TEST(NaiveSplits, StraightIsTheSerialBlock) { expect_serial(straight_parts, &GptParts::block); }
+TEST(NaiveSplits, StraightIsTheSerialBlock) {
+  expect_naive_is_serial(straight_parts, &GptParts::block);
+}
 
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));

@@ -27,7 +27,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << c.schedule;
 }
 
-Options options_of(const Case& c, DType dtype = DType::F64) {
+Options adafactor_options(const Case& c, DType dtype = DType::F64) {
   Options o;
   o.optimizer = "adafactor";
   o.ranks = c.dp * c.pp * c.tp;
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Of, AdafactorLayouts,
 
 TEST_P(AdafactorLayouts, LeaveWhatOneRankLeaves) {
   const Case& c = GetParam();
-  EXPECT_TRUE(same_steps(run(options_of({1, 1, 1}), 4), run(options_of(c), 4)));
+  EXPECT_TRUE(same_steps(run(adafactor_options({1, 1, 1}), 4), run(adafactor_options(c), 4)));
 }
 
 // The training state as well: row and column sums of all stages, each once.
@@ -102,9 +102,9 @@ TEST_P(AdafactorLayouts, SaveAndReadTheSameFiles) {
   };
   for (const DType dtype : {DType::F32, DType::BF16}) {
     const std::string serial =
-        save(options_of({1, 1, 1}, dtype), "", std::string(name_of(dtype)) + "_serial");
+        save(adafactor_options({1, 1, 1}, dtype), "", std::string(name_of(dtype)) + "_serial");
     const std::string again =
-        save(options_of(c, dtype), serial, std::string(name_of(dtype)) + "_again");
+        save(adafactor_options(c, dtype), serial, std::string(name_of(dtype)) + "_again");
     for (const char* file : {"/model.safetensors", "/training_state.safetensors"})
       EXPECT_EQ(read_file(again + file), read_file(serial + file)) << name_of(dtype) << file;
   }

@@ -1,5 +1,5 @@
 // Techniques in one step: shards of stages, and ranks that share layers beside stages and shards.
-// Each is the serial run; modules 05 and 06, which do not know of each other, test themselves
+// Each is the serial_steps run; modules 05 and 06, which do not know of each other, test themselves
 // alone.
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TrainConfig config_of(int dp, int pp, int tp) {
   return c;
 }
 
-std::vector<RunRecord> serial(TrainConfig config, int steps) {
+std::vector<RunRecord> serial_steps(TrainConfig config, int steps) {
   config.pp = config.tp = 1;
   return run_layout({.ranks = 1}, config, steps);
 }
@@ -61,9 +61,9 @@ TEST_P(ShardsAndStages, LeaveWhatOneRankLeaves) {
   config.micro_batches = interleaves ? 2 : 3;
   config.batch = interleaves ? 10 : 9;  // two pipelines: micro-batches of 2 and 3, or of 1 and 2
   const PipelineChoice choice{.schedule = g.schedule, .chunks = interleaves ? 2 : 1};
-  EXPECT_TRUE(
-      same_steps(serial(config, 2), run_layout({.ranks = g.dp * g.pp}, config, 2,
-                                               pipelined(choice, sharded({.stage = g.zero})))));
+  EXPECT_TRUE(same_steps(serial_steps(config, 2),
+                         run_layout({.ranks = g.dp * g.pp}, config, 2,
+                                    pipelined(choice, sharded({.stage = g.zero})))));
 }
 INSTANTIATE_TEST_SUITE_P(
     Grids, ShardsAndStages,
@@ -97,8 +97,9 @@ TEST_P(Meshes, LeaveWhatOneRankLeaves) {
   config.batch = 2 * g.dp * g.micro_batches;
   StepParts parts = g.zero > 0 ? sharded({.stage = g.zero}) : StepParts();
   if (g.pp > 1) parts = pipelined({}, std::move(parts));
-  EXPECT_TRUE(same_steps(serial(config, 3), run_layout({.ranks = g.dp * g.pp * g.tp}, config, 3,
-                                                       tensor_parallel(std::move(parts)))));
+  EXPECT_TRUE(same_steps(
+      serial_steps(config, 3),
+      run_layout({.ranks = g.dp * g.pp * g.tp}, config, 3, tensor_parallel(std::move(parts)))));
 }
 
 TEST_P(Meshes, CountTheNormAndTheLossOfTheWholeModelOnce) {

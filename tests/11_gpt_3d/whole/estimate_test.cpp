@@ -11,7 +11,7 @@
 namespace aisc {
 namespace {
 
-Options run_of(int ranks, int pp, int tp, const std::string& schedule = "1f1b") {
+Options run_of_estimate(int ranks, int pp, int tp, const std::string& schedule = "1f1b") {
   Options options;
   options.ranks = ranks;
   TrainConfig& c = options.train;
@@ -44,12 +44,12 @@ double share(const Options& options) {
 
 TEST(Estimate, OfEachScheduleIsWhatItHolds) {
   for (const char* schedule : {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"})
-    EXPECT_NEAR(share(run_of(4, 4, 1, schedule)), 1, 0.06) << schedule;
+    EXPECT_NEAR(share(run_of_estimate(4, 4, 1, schedule)), 1, 0.06) << schedule;
 }
 
 TEST(Estimate, OfStagesThatRunForwardAgainIsTheirInputs) {
   for (const char* schedule : {"gpipe", "1f1b"}) {
-    Options options = run_of(4, 4, 1, schedule);
+    Options options = run_of_estimate(4, 4, 1, schedule);
     options.pipeline.again = "early";
     EXPECT_LE(share(options), 1.06) << schedule;
     EXPECT_GE(share(options), 0.85) << schedule << ": the first stage's input is tokens";
@@ -59,11 +59,11 @@ TEST(Estimate, OfStagesThatRunForwardAgainIsTheirInputs) {
 TEST(Estimate, OfLayersInPartsIsWhatEachRankHolds) {
   for (const int tp : {2, 4, 8})
     for (const char* recompute : {"none", "core", "block"}) {
-      Options options = run_of(2 * tp, 1, tp);
+      Options options = run_of_estimate(2 * tp, 1, tp);
       options.train.recompute = Recompute::parse(recompute);
       EXPECT_NEAR(share(options), 1, 0.06) << tp << " ranks, recomputed: " << recompute;
     }
-  EXPECT_NEAR(share(run_of(8, 2, 2)), 1, 0.06);
+  EXPECT_NEAR(share(run_of_estimate(8, 2, 2)), 1, 0.06);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace aisc {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kStepsOfBooks = 3;
 
 // What a rank's books say after these.
 struct Books {
@@ -50,7 +50,7 @@ std::vector<Books> books_of(const LayoutCase& c, LaunchOptions options) {
     if (options.record_trace) rank.trace.watch(&rank.device);
     Trainer trainer(rank, config, parts_of(c));
     const BatchSampler data(text, config.model.context, config.seed);
-    for (int i = 0; i < kSteps; ++i) trainer.step(data);
+    for (int i = 0; i < kStepsOfBooks; ++i) trainer.step(data);
     Books& books = all[static_cast<std::size_t>(rank.world.rank())];
     books = {.ledger = rank.device.ledger(),
              .world = rank.world.stats(),

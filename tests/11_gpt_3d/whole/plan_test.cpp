@@ -14,7 +14,7 @@ namespace {
 
 using namespace zero_paper;
 
-Options run_of(const GptConfig& model, int ranks, int stage) {
+Options run_of_plan(const GptConfig& model, int ranks, int stage) {
   Options options;
   options.ranks = ranks;
   options.sharding.zero = stage;
@@ -60,7 +60,7 @@ TEST(Plan, OfThePapersModelsIsItsTableAndItsVolumes) {
         for (int stage = 1; stage <= 3; ++stage) {
           SCOPED_TRACE(std::string(size.name) + " on " + std::to_string(row.ranks) +
                        " ranks, stage " + std::to_string(stage));
-          const Options run = run_of(size.config, row.ranks, stage);
+          const Options run = run_of_plan(size.config, row.ranks, stage);
           const StepBooks books = plan_step(run.train, run.ranks, step_of(run));
           const std::string cell = row.cells[i][static_cast<std::size_t>(stage - 1)];
           const double bytes = scaled(live_states(books.ledger), size.parameters, psi.parameters);

@@ -41,8 +41,8 @@ Options options_of(const MeshShape& mesh, int zero = 0, int layers = 2) {
   return o;
 }
 
-EmulatedRun run_of(const MeshShape& mesh, const std::string& machine, int zero = 0,
-                   int layers = 2) {
+EmulatedRun run_of_replicas(const MeshShape& mesh, const std::string& machine, int zero = 0,
+                            int layers = 2) {
   const Options options = options_of(mesh, zero, layers);
   return {.config = options.train,
           .machine = find_machine(machine),
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(StageReplicas, HaveTheBooksAndTheSecondsOfAll) {
   const ReplicasCase& c = GetParam();
-  EmulatedRun run = run_of(c.mesh, c.machine, c.zero);
+  EmulatedRun run = run_of_replicas(c.mesh, c.machine, c.zero);
   run.most_run = 1024;
   ASSERT_FALSE(run.runs_one());
   const EmulatedStep all = emulate(run, kText);
@@ -134,7 +134,7 @@ TEST(Placement, BytesBetweenNodesAreThoseThatAreSent) {
   bytes.dp = 12 * model.width * model.width * (model.layers / mesh.pp) / mesh.tp * size;
   ASSERT_EQ(m, 8);
   for (const MeshOrder& order : all_orders()) {
-    EmulatedRun run = run_of(mesh, "dgx-a100", 0, layers);
+    EmulatedRun run = run_of_replicas(mesh, "dgx-a100", 0, layers);
     run.place = [&](Communicator& world) { return placed(world, mesh, order); };
     const EmulatedStep step = emulate(run, kText);
     const auto expected = static_cast<double>(bytes_between_nodes(mesh, order, 8, bytes));
