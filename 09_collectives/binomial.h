@@ -7,6 +7,10 @@
 
 namespace aisc {
 
+// Ranks counted from the root, round, and back.
+inline int counted_from(int root, int rank, int size) { return (rank - root + size) % size; }
+inline int rank_of(int root, int v, int size) { return (root + v) % size; }
+
 // L = ceil(log2 p). Every rank's steps are its own: who gets the message early sends more.
 
 // Steps: root L. Bytes: root L n. Seconds: L (a + n b). The longest edges (largest 2^j) first.

@@ -72,7 +72,8 @@ function(aisc_test_room room)
     message(FATAL_ERROR "tests of ${room}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
   endif()
   file(GLOB sources CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/*_test.cpp")
-  if(AISC_HAS_CUDA)  # what only builds with CUDA have: tests/<room>/cuda
+  # What only builds with CUDA have: tests/<room>/cuda; of the support it is in its library.
+  if(AISC_HAS_CUDA AND NOT room STREQUAL "support")
     file(GLOB cuda CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/cuda/*.cpp"
       "${AISC_ROOT}/tests/${room}/cuda/*.cu")
     if(cuda)

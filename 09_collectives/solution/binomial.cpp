@@ -8,10 +8,6 @@ namespace {
 
 using Where = Piece::Where;
 
-// Ranks counted from the root, round, and back.
-int counted_from(int root, int rank, int size) { return (rank - root + size) % size; }
-int rank_of(int root, int v, int size) { return (root + v) % size; }
-
 // v's subtree is v .. v + subtree_size - 1: as many as v's lowest set bit says, as far as there are
 // ranks; of the root all.
 int subtree_size(int v, int size) { return v == 0 ? size : std::min(v & -v, size - v); }

@@ -6,16 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "09_collectives/binomial.h"
 #include "common/core/error.h"
 
 namespace aisc {
-namespace {
-
-// Ranks counted from the root, round, and back.
-int counted_from(int root, int rank, int size) { return (rank - root + size) % size; }
-int rank_of(int root, int v, int size) { return (root + v) % size; }
-
-}  // namespace
 
 Plan chain_broadcast(const Collective& c, int rank, int size, int segments) {
   // LAB 09.6: long broadcasts

@@ -17,7 +17,7 @@ using Kind = Vertex::Kind;
 constexpr double kRounding = 1e-9;  // rates are quotients: a third three times is one
 
 template <class T>
-decltype(auto) at(T& values, int i) {
+decltype(auto) item(T& values, int i) {
   return values[static_cast<std::size_t>(i)];
 }
 
@@ -28,11 +28,11 @@ enum class Nearness { NvLink, PcieSwitch, Cpu, TwoCpus };
 // Throws Error where they differ.
 int gpus_per_node(const Topology& topology) {
   std::vector<int> gpus(static_cast<std::size_t>(topology.nodes()));
-  for (int r = 0; r < topology.ranks(); ++r) ++at(gpus, topology.gpu(r).node);
+  for (int r = 0; r < topology.ranks(); ++r) ++item(gpus, topology.gpu(r).node);
   for (int node = 0; node < topology.nodes(); ++node)
-    if (at(gpus, node) != gpus[0])
+    if (item(gpus, node) != gpus[0])
       fail(fmt::format("search: {} GPUs in node 0, {} in node {}, equally many expected", gpus[0],
-                       at(gpus, node), node));
+                       item(gpus, node), node));
   return gpus[0];
 }
 
@@ -47,7 +47,7 @@ class Machine {
         network_(topology.network()),
         rank_of_(static_cast<std::size_t>(topology.ranks())) {
     for (int r = 0; r < topology.ranks(); ++r)
-      at(rank_of_, topology.gpu(r).node * gpus_ + topology.gpu(r).number) = r;
+      item(rank_of_, topology.gpu(r).node * gpus_ + topology.gpu(r).number) = r;
   }
 
   int nodes() const { return nodes_; }
@@ -56,7 +56,7 @@ class Machine {
   const Topology& topology() const { return topology_; }
 
   const Network::Route& way(int from_node, int from, int to_node, int to) const {
-    return at(network_.routes, rank(from_node, from) * topology_.ranks() + rank(to_node, to));
+    return item(network_.routes, rank(from_node, from) * topology_.ranks() + rank(to_node, to));
   }
   const Network::Route& way(int from, int to) const { return way(0, from, 0, to); }
 
@@ -68,7 +68,7 @@ class Machine {
   Nearness nearness_of(const Network::Route& way) const {
     int cpus = 0, switches = 0;
     for (const int wire : way.wires) {
-      const Kind kind = at(topology_.vertices(), topology_.ends_of(wire).second).kind;
+      const Kind kind = item(topology_.vertices(), topology_.ends_of(wire).second).kind;
       cpus += kind == Kind::Cpu;
       switches += kind == Kind::PcieSwitch;
     }
@@ -110,7 +110,7 @@ class Machine {
   }
 
  private:
-  int rank(int node, int gpu) const { return at(rank_of_, node * gpus_ + gpu); }
+  int rank(int node, int gpu) const { return item(rank_of_, node * gpus_ + gpu); }
   static void add_to(std::set<int>& wires, const Network::Route& way) {
     wires.insert(way.wires.begin(), way.wires.end());
   }
@@ -135,7 +135,7 @@ class Packing {
         steps_(limits.steps),
         room_(static_cast<std::size_t>(machine.wires())) {
     for (const int wire : wires_)
-      at(room_, wire) = static_cast<int>(
+      item(room_, wire) = static_cast<int>(
           std::min(machine.topology().bytes_per_second(wire) / rate + kRounding, kMostRoom));
     for (int from = 0; from < machine.gpus(); ++from) {
       std::vector<int>& next = next_.emplace_back();
@@ -185,10 +185,10 @@ class Packing {
   void with(std::span<const Network::Route* const> ways, Then&& then) {
     bool has_room = true;
     for (const Network::Route* way : ways)
-      for (const int wire : way->wires) has_room = --at(room_, wire) >= 0 && has_room;
+      for (const int wire : way->wires) has_room = --item(room_, wire) >= 0 && has_room;
     if (has_room) then();
     for (const Network::Route* way : ways)
-      for (const int wire : way->wires) ++at(room_, wire);
+      for (const int wire : way->wires) ++item(room_, wire);
   }
   template <class Then>
   void with_hop(int from, int to, Then&& then) {
@@ -223,7 +223,7 @@ class Packing {
   void start(Walk walk) {
     --steps_;
     walk.used.resize(static_cast<std::size_t>(machine_.gpus()));
-    at(walk.used, walk.path.front()) = true;
+    item(walk.used, walk.path.front()) = true;
     const int nodes = machine_.nodes();
     if (nodes == 1) return go_on(walk);
     // From each node to the next: from the end of a ring's path, and once; from the head of a
@@ -253,15 +253,15 @@ class Packing {
         complete();
       return;
     }
-    for (const int next : at(next_, here)) {
+    for (const int next : item(next_, here)) {
       const bool is_end = next == walk.last && length + 1 < machine_.gpus();
       const bool is_off = walk.along && (*walk.along)[walk.path.size()] != next;
-      if (at(walk.used, next) || is_end || is_off) continue;
+      if (item(walk.used, next) || is_end || is_off) continue;
       with_hop(here, next, [&] {
         walk.path.push_back(next);
-        at(walk.used, next) = true;
+        item(walk.used, next) = true;
         go_on(walk);
-        at(walk.used, next) = false;
+        item(walk.used, next) = false;
         walk.path.pop_back();
       });
     }
@@ -275,17 +275,17 @@ class Packing {
     int into_node = 0, out_of_node = 0;
     for (const int wire : wires_) {
       const auto [from, to] = topology.ends_of(wire);
-      at(out, from) += at(room_, wire);
-      at(in, to) += at(room_, wire);
-      const int from_node = at(topology.vertices(), from).node;
-      const int to_node = at(topology.vertices(), to).node;
-      if (from_node != 0 && to_node == 0) into_node += at(room_, wire);
-      if (from_node == 0 && to_node != 0) out_of_node += at(room_, wire);
+      item(out, from) += item(room_, wire);
+      item(in, to) += item(room_, wire);
+      const int from_node = item(topology.vertices(), from).node;
+      const int to_node = item(topology.vertices(), to).node;
+      if (from_node != 0 && to_node == 0) into_node += item(room_, wire);
+      if (from_node == 0 && to_node != 0) out_of_node += item(room_, wire);
     }
     int least = static_cast<int>(kMostRoom), sum = 0;
     for (int r = 0; r < topology.ranks(); ++r) {
       if (topology.gpu(r).node != 0) continue;
-      const int room = std::min(at(out, topology.gpu_of(r)), at(in, topology.gpu_of(r)));
+      const int room = std::min(item(out, topology.gpu_of(r)), item(in, topology.gpu_of(r)));
       least = std::min(least, room);
       sum += room;
     }
@@ -358,8 +358,8 @@ std::vector<int> crossings(const Topology& topology, std::span<const Order> ring
       for (const int rank : {from, to})
         if (rank < 0 || rank >= topology.ranks())
           fail(fmt::format("crossings: rank {}, there are {}", rank, topology.ranks()));
-      for (const int wire : at(network.routes, from * topology.ranks() + to).wires)
-        ++at(crossings, wire);
+      for (const int wire : item(network.routes, from * topology.ranks() + to).wires)
+        ++item(crossings, wire);
     }
   return crossings;
 }
@@ -368,8 +368,8 @@ double ring_bytes_per_second(const Topology& topology, std::span<const Order> ri
   const std::vector<int> times = crossings(topology, rings);
   double least = 0;
   for (int wire = 0; wire < static_cast<int>(times.size()); ++wire) {
-    if (at(times, wire) == 0) continue;
-    const double rate = topology.bytes_per_second(wire) / at(times, wire);
+    if (item(times, wire) == 0) continue;
+    const double rate = topology.bytes_per_second(wire) / item(times, wire);
     if (least == 0 || rate < least) least = rate;
   }
   return least;
