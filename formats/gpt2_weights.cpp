@@ -46,12 +46,12 @@ constexpr Rule kRules[] = {{"wte.weight", "wte.weight", Layout::Rows},
                            {"norm.weight", "ln_f.weight", Layout::Rows},
                            {"norm.bias", "ln_f.bias", Layout::Rows}};
 
-struct Place {
+struct PlaceInFile {
   std::string name;  // theirs
   Layout layout;
 };
 
-Place place_of(const std::string& parameter) {
+PlaceInFile place_of(const std::string& parameter) {
   constexpr std::string_view kBlocks = "blocks.";
   if (parameter.starts_with(kBlocks)) {
     const std::size_t dot = parameter.find('.', kBlocks.size());
@@ -310,7 +310,7 @@ GptConfig gpt2_config(const Safetensors& file, std::int64_t heads) {
 Gpt2Tensor gpt2_tensor(const std::string& parameter, const GptConfig& config) {
   const std::int64_t C = config.width;
   const auto ends = [&](const char* end) { return parameter.ends_with(end); };
-  const Place place = place_of(parameter);
+  const PlaceInFile place = place_of(parameter);
   if (ends("wte.weight")) return {place.name, {config.vocabulary, C}};
   if (ends("wpe.weight")) return {place.name, {config.context, C}};
   if (ends("qkv.weight")) return {place.name, {C, 3 * C}};

@@ -18,11 +18,12 @@
 namespace aisc {
 namespace {
 
-using Counts = std::vector<std::vector<std::int64_t>>;  // of each unit's parameters, in elements
+using UnitCounts =
+    std::vector<std::vector<std::int64_t>>;  // of each unit's parameters, in elements
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-FlatLayout layout_of(const Counts& counts, int ranks, const std::string& name = "unit") {
+FlatLayout layout_of(const UnitCounts& counts, int ranks, const std::string& name = "unit") {
   std::deque<Parameter> parameters;
   std::vector<Unit> units;
   for (const auto& unit : counts) {
@@ -119,14 +120,14 @@ void expect_moves(const std::string& where, const std::vector<Move>& found,
                 << usual_cause(found, expected);
 }
 
-void expect_moves_of(const Counts& counts, int before, int after) {
+void expect_moves_of(const UnitCounts& counts, int before, int after) {
   const FlatLayout old = layout_of(counts, before), now = layout_of(counts, after);
   expect_moves(std::to_string(before) + " -> " + std::to_string(after) + " ranks",
                reshard_moves(old, before, now, after), expected_moves(old, before, now, after));
 }
 
-Counts drawn_counts(const std::string& name) {
-  Counts counts(at(drawn(name + " units", 1, 4)));
+UnitCounts drawn_counts(const std::string& name) {
+  UnitCounts counts(at(drawn(name + " units", 1, 4)));
   for (std::size_t u = 0; u < counts.size(); ++u) {
     counts[u].resize(at(drawn(name + " parameters " + std::to_string(u), 1, 3)));
     for (std::size_t p = 0; p < counts[u].size(); ++p)
@@ -141,7 +142,7 @@ const std::vector<std::pair<int, int>> kRanks = {{4, 2}, {2, 3}, {1, 4}, {4, 1},
 // reshard.h shows it. The unit of 300 is 384 with its padding, on 2 and on 3 ranks; that of 70 is
 // 128 on 2 ranks and 192 on 3, shards of 64 both times.
 TEST(ReshardMoves, FromTwoRanksToThreeByHand) {
-  const Counts counts{{300}, {70}};
+  const UnitCounts counts{{300}, {70}};
   expect_moves("units of 300 and 70, 2 -> 3 ranks",
                reshard_moves(layout_of(counts, 2), 2, layout_of(counts, 3), 3),
                {{0, 0, 0, 0, 128},     // 0..127 stay
@@ -154,7 +155,7 @@ TEST(ReshardMoves, FromTwoRanksToThreeByHand) {
 
 // 100 and 70 elements are shards of 64 on 2 and on 3 ranks: other layouts, and nothing moves.
 TEST(ReshardMoves, PaddingAloneIsAnothersByHand) {
-  const Counts counts{{100}, {70}};
+  const UnitCounts counts{{100}, {70}};
   expect_moves("units of 100 and 70, 2 -> 3 ranks",
                reshard_moves(layout_of(counts, 2), 2, layout_of(counts, 3), 3),
                {{0, 0, 0, 0, 64}, {1, 0, 1, 0, 36}, {0, 64, 0, 64, 64}, {1, 64, 1, 64, 6}});
@@ -163,7 +164,7 @@ TEST(ReshardMoves, PaddingAloneIsAnothersByHand) {
 // Parameters of 100 and 70 elements in one unit: at 0 and 128 of it. On 1 rank it has 256 elements,
 // on 2 shards of 128, on 4 shards of 64.
 TEST(ReshardMoves, ParametersOfAUnitByHand) {
-  const Counts counts{{100, 70}};
+  const UnitCounts counts{{100, 70}};
   expect_moves("a unit of 100 and 70, 4 -> 2 ranks",
                reshard_moves(layout_of(counts, 4), 4, layout_of(counts, 2), 2),
                {{0, 0, 0, 0, 64}, {1, 0, 0, 64, 36}, {2, 0, 1, 0, 64}, {3, 0, 1, 64, 6}});
@@ -275,7 +276,7 @@ std::int64_t leaving(const std::vector<Move>& moves, int rank) {
 
 // Carries `moves` out in a world of `ranks`, and looks at every element and every byte sent.
 template <class Bits>
-void expect_resharded(const Counts& counts, int before, int after, DType dtype, int ranks = 0) {
+void expect_resharded(const UnitCounts& counts, int before, int after, DType dtype, int ranks = 0) {
   const FlatLayout old = layout_of(counts, before), now = layout_of(counts, after);
   const std::vector<Move> moves = reshard_moves(old, before, now, after);
   const std::vector<Move> back = reshard_moves(now, after, old, before);

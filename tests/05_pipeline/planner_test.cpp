@@ -206,14 +206,14 @@ TEST(GptSecondsGiven, EndsMayBePartsOfTheirOwn) {
 
 TEST(GptStagesGiven, MayBeTheEndsAlone) {
   const GptConfig config{.layers = 2};
-  using Stages = std::vector<BlockRange>;
+  using Ranges = std::vector<BlockRange>;
   const BlockRange first{.begin = 0, .end = 1, .embedding = false},
       last{.begin = 1, .end = 2, .head = false};
-  EXPECT_EQ(part_stages(config, Begins{0, 1, 2, 3}), (Stages{{0, 0}, first, last, {2, 2}}));
-  EXPECT_EQ(part_stages(config, Begins{0, 2, 3}), (Stages{{0, 1}, last, {2, 2}}));
-  EXPECT_EQ(part_stages(config, Begins{0, 1, 2}), (Stages{{0, 0}, first, {1, 2}}));
-  EXPECT_EQ(part_stages(config, Begins{0, 2}), (Stages{{0, 1}, {1, 2}})) << "as gpt_stages";
-  EXPECT_EQ(part_stages(config, Begins{0}), Stages({{0, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 1, 2, 3}), (Ranges{{0, 0}, first, last, {2, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 2, 3}), (Ranges{{0, 1}, last, {2, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 1, 2}), (Ranges{{0, 0}, first, {1, 2}}));
+  EXPECT_EQ(part_stages(config, Begins{0, 2}), (Ranges{{0, 1}, {1, 2}})) << "as gpt_stages";
+  EXPECT_EQ(part_stages(config, Begins{0}), Ranges({{0, 2}}));
   EXPECT_TRUE(error_says([&] { part_stages(config, Begins{0, 4}); }, {"stage 1"}));
 }
 

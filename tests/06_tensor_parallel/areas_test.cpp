@@ -17,7 +17,7 @@ namespace {
 
 using Index = std::int64_t;
 
-void on_ranks(int ranks, const std::function<void(const Rank&)>& body) {
+void on_world(int ranks, const std::function<void(const Rank&)>& body) {
   launch({.ranks = ranks, .device = {.poison = true}, .bind = false}, body);
 }
 
@@ -71,7 +71,7 @@ TEST(AreasGiven, AreCopied) {
 }
 
 TEST(SpatialConvolutionGiven, SaysWhatDoesNotFit) {
-  on_ranks(2, [](const Rank& rank) {
+  on_world(2, [](const Rank& rank) {
     const auto says = [&](const SpatialConvolution::Options& options) {
       return message_of([&] { const SpatialConvolution split(rank, rank.world, options); });
     };
@@ -100,7 +100,7 @@ TEST(SpatialConvolutionGiven, SaysWhatDoesNotFit) {
 }
 
 TEST(SpatialConvolutionGiven, SaysWhichPartHasTheWrongShape) {
-  on_ranks(1, [](const Rank& rank) {
+  on_world(1, [](const Rank& rank) {
     const SpatialConvolution split(rank, rank.world,
                                    {.rows = 4,
                                     .columns = 5,

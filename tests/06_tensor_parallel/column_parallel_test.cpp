@@ -28,17 +28,9 @@ LayerCase column_case(std::int64_t in, std::int64_t out, const Shape& rows = {2,
           .output_is = Columns::Split};
 }
 
-LayerCase serial(LayerCase c) {
-  const std::int64_t in = c.input[-1], out = c.output[-1];
-  c.make = [=](const Rank& rank, Communicator&) {
-    return std::make_unique<Linear>(rank, "layer", in, out, 0.3);
-  };
-  return c;
-}
-
 // W = (1 2; 3 4): rank 0 has the row 1 2, rank 1 the row 3 4. x = (5 6), dy = (1 10).
-struct ByHand {
-  ByHand(const Rank& rank, Communicator& tp, Gelu gelu = Gelu::None)
+struct ColumnByHand {
+  ColumnByHand(const Rank& rank, Communicator& tp, Gelu gelu = Gelu::None)
       : r(tp.rank()),
         owned(rank, std::make_unique<ColumnParallelLinear>(rank, tp, "layer", 2, 2, 0.02, gelu)),
         x(from_doubles({5, 6}, {1, 2}, DType::F64, rank.device)),
@@ -59,13 +51,13 @@ struct ByHand {
   Tensor x, dy;
 };
 
-std::string on(const ByHand& h, const char* what) {
+std::string on(const ColumnByHand& h, const char* what) {
   return fmt::format("2 ranks, rank {}: {}", h.r, what);
 }
 
 TEST(ColumnParallelBackward, TwoRanksByHand) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    ColumnByHand h(rank, tp);
     const Tensor dx = h.backward();
     const bool first = h.r == 0;
     EXPECT_TRUE(
@@ -85,7 +77,7 @@ TEST(ColumnParallelBackward, TwoRanksByHand) {
 // The second micro-batch adds to the gradients of the first.
 TEST(ColumnParallelBackward, AddsToTheGradients) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    ColumnByHand h(rank, tp);
     h.backward();
     EXPECT_TRUE(numbers_are(on(h, "dx of the second micro-batch"), h.backward(), {31, 42}));
     const bool first = h.r == 0;
@@ -125,7 +117,7 @@ TEST(ColumnParallelBackward, DefersWeightGradients) {
   for (const int t : {1, 2, 3})
     EXPECT_TRUE(same_run(one, split::run_layer(c, t), kSameRunF64)) << t << " ranks";
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    ColumnByHand h(rank, tp);
     DeferredGrads deferred;
     EXPECT_TRUE(numbers_are(on(h, "dx"), h.backward({.deferred = &deferred}), {31, 42}));
     EXPECT_FALSE(h.weight().has_grad) << "pass.deferred was given: dW is not computed yet";
@@ -145,7 +137,7 @@ TEST(ColumnParallelBackward, GoesThroughTheGeluBeforeIt) {
   const Tensor expected({1, 2}, DType::F64, host);
   ops::gelu_backward(expected, one, z);
   split::on_groups(2, [&](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp, Gelu::Before);
+    ColumnByHand h(rank, tp, Gelu::Before);
     Saved saved;
     saved.push(from_doubles({0.5, -1}, {1, 2}, DType::F64, rank.device));
     saved.push(h.x.share());
@@ -158,7 +150,7 @@ TEST(ColumnParallelBackward, GoesThroughTheGeluBeforeIt) {
 // Of forward nothing is communicated, and it is given.
 TEST(ColumnParallelGiven, ForwardIsTheColumnsOfTheWhole) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    ColumnByHand h(rank, tp);
     Saved saved;
     const Tensor y = h.owned.layer->forward(h.x.share(), saved, {});
     EXPECT_TRUE(numbers_are(on(h, "y"), y, {h.r == 0 ? 117.0 : 239.0}));
@@ -169,7 +161,7 @@ TEST(ColumnParallelGiven, ForwardIsTheColumnsOfTheWhole) {
 
 TEST(ColumnParallelGiven, TheGeluBehindItKeepsWhatItIsGiven) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp, Gelu::Behind);
+    ColumnByHand h(rank, tp, Gelu::Behind);
     write_doubles(h.bias().value(), {h.r == 0 ? -17.5 : -38.0});
     Saved saved;
     const Tensor y = h.owned.layer->forward(h.x.share(), saved, {});

@@ -26,17 +26,9 @@ LayerCase row_case(std::int64_t in, std::int64_t out, const Shape& rows = {2, 3}
           .input_is = Columns::Split};
 }
 
-LayerCase serial(LayerCase c) {
-  const std::int64_t in = c.input[-1], out = c.output[-1];
-  c.make = [=](const Rank& rank, Communicator&) {
-    return std::make_unique<Linear>(rank, "layer", in, out, 0.3);
-  };
-  return c;
-}
-
 // W = (1 2; 3 4): rank 0 has the column 1 3, rank 1 the column 2 4. x = (5 6), b = (100 200).
-struct ByHand {
-  ByHand(const Rank& rank, Communicator& tp, Gelu gelu = Gelu::None)
+struct RowByHand {
+  RowByHand(const Rank& rank, Communicator& tp, Gelu gelu = Gelu::None)
       : r(tp.rank()),
         owned(rank, std::make_unique<RowParallelLinear>(rank, tp, "layer", 2, 2, 0.02, gelu)),
         x(from_doubles({r == 0 ? 5.0 : 6.0}, {1, 1}, DType::F64, rank.device)) {
@@ -51,13 +43,13 @@ struct ByHand {
   Tensor x;
 };
 
-std::string on(const ByHand& h, const char* what) {
+std::string on(const RowByHand& h, const char* what) {
   return fmt::format("2 ranks, rank {}: {}", h.r, what);
 }
 
 TEST(RowParallelForward, TwoRanksByHand) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    RowByHand h(rank, tp);
     Saved saved;
     const Tensor y = h.owned.layer->forward(h.x.share(), saved, {});
     EXPECT_TRUE(numbers_are(
@@ -113,7 +105,7 @@ TEST(RowParallelForward, IsTheSerialLayersForDrawnSizes) {
 // dy = (1 10), the same on both ranks.
 TEST(RowParallelGiven, BackwardSendsNothing) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    RowByHand h(rank, tp);
     Saved saved;
     saved.push(h.x.share());
     const Tensor dy = from_doubles({1, 10}, {1, 2}, DType::F64, rank.device);
@@ -129,7 +121,7 @@ TEST(RowParallelGiven, BackwardSendsNothing) {
 
 TEST(RowParallelGiven, BackwardDefersWeightGradients) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp);
+    RowByHand h(rank, tp);
     Saved saved;
     saved.push(h.x.share());
     DeferredGrads deferred;
@@ -144,7 +136,7 @@ TEST(RowParallelGiven, BackwardDefersWeightGradients) {
 
 TEST(RowParallelGiven, BackwardGoesThroughTheGeluBeforeIt) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    ByHand h(rank, tp, Gelu::Before);
+    RowByHand h(rank, tp, Gelu::Before);
     const Tensor z = from_doubles({h.r == 0 ? 0.5 : -1.0}, {1, 1}, DType::F64, rank.device);
     const Tensor expected = from_doubles({h.r == 0 ? 31.0 : 42.0}, {1, 1}, DType::F64, rank.device);
     ops::gelu_backward(expected, expected, z);

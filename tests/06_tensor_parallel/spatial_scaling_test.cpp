@@ -14,13 +14,13 @@ namespace {
 
 using Index = std::int64_t;
 
-struct Image {
+struct SplitImage {
   Index size = 4096, C = 64, F = 64, filter = 3;
 };
 
 // By rows: pieces for both neighbours are cut; while they travel, the own part is copied; pieces
 // are pasted; then the part is convolved.
-double forward_seconds(const Machine& machine, const Image& image, int ranks) {
+double forward_seconds(const Machine& machine, const SplitImage& image, int ranks) {
   const auto number = [](Index n) { return static_cast<double>(n); };
   const Index O = image.filter / 2, rows = image.size / ranks, sides = std::min(ranks - 1, 2);
   const double pixel = number(image.C) * 4, halo = number(O * image.size) * pixel;
@@ -45,7 +45,7 @@ struct Measured {
   std::int64_t sent = 0;  // bytes, of the rank that sends most
 };
 
-Measured forward(const Machine& machine, const Image& image, const RankGrid& grid) {
+Measured forward(const Machine& machine, const SplitImage& image, const RankGrid& grid) {
   std::vector<Measured> all(static_cast<std::size_t>(grid.size()));
   launch(on_machine(machine, grid.size(), {.meta = true}), [&](const Rank& rank) {
     const SpatialConvolution split(rank, rank.world,
@@ -79,7 +79,7 @@ TEST(Halo, ScalesAsItsFormulaSays) {
   machine.launch_seconds = 0x1p-20;
   machine.node_link = {.latency_seconds = 0x1p-16, .seconds_per_byte = 0x1p-30};
   machine.ranks_per_node = 64;
-  const Image image{.size = 1024, .C = 16, .F = 16};
+  const SplitImage image{.size = 1024, .C = 16, .F = 16};
   for (const int ranks : {1, 2, 4, 8, 16, 64})
     EXPECT_EQ(forward(machine, image, {ranks, 1}).seconds, forward_seconds(machine, image, ranks))
         << ranks << " ranks: seconds. More: the part is copied before the messages leave or after "
@@ -92,7 +92,7 @@ TEST(Halo, ScalesAsItsFormulaSays) {
 TEST(Halo, OfALargeImageScalesInADgxA100) {
   const Machine machine = find_machine("dgx-a100");
   for (const auto& [channels, least] : {std::pair<Index, double>{3, 6.1}, {16, 7.0}, {64, 7.5}}) {
-    const Image image{.C = channels};
+    const SplitImage image{.C = channels};
     for (const int ranks : {2, 4, 8})
       EXPECT_NEAR(forward(machine, image, {ranks, 1}).seconds,
                   forward_seconds(machine, image, ranks), 1e-12)
@@ -107,7 +107,7 @@ TEST(Halo, OfALargeImageScalesInADgxA100) {
 // Between nodes a message of 1 MiB takes 52 us: the copy of 64 rows hides it, that of 16 does not.
 TEST(Halo, OfALargeImageScalesUntilPartsAreThin) {
   const Machine machine = find_machine("dgx-a100");
-  const Image image;
+  const SplitImage image;
   const double serial = forward_seconds(machine, image, 1);
   const double on_64 = forward(machine, image, {64, 1}).seconds;
   EXPECT_NEAR(on_64, forward_seconds(machine, image, 64), 1e-12) << "64 ranks: hidden";
@@ -120,7 +120,7 @@ TEST(Halo, OfALargeImageScalesUntilPartsAreThin) {
 // By rows a part has two sides of 4096 pixels, by rows and columns four of 512 and four corners.
 TEST(Halo, OfALargeImageIsSmallerByRowsAndColumns) {
   const Machine machine = find_machine("dgx-a100");
-  const Image image;
+  const SplitImage image;
   EXPECT_EQ(forward(machine, image, {64, 1}).sent, 2 * 4096 * image.C * 4);
   EXPECT_EQ(forward(machine, image, {8, 8}).sent, (4 * 512 + 4) * image.C * 4);
 }

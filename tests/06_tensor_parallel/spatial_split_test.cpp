@@ -35,7 +35,7 @@ std::string text_of(const RankGrid& grid) {
   return fmt::format("{} x {} ranks", grid.rows, grid.columns);
 }
 
-struct Case {
+struct SplitCase {
   Index N = 2, C = 2, F = 3;
   DType dtype = DType::F64;
   SpatialConvolution::Options split{};
@@ -111,7 +111,7 @@ void expect_part(const std::string& where, const Tensor& found, const Area& part
   ADD_FAILURE() << where << ": the bits differ from those of the unsplit convolution";
 }
 
-void expect_unsplit(const Rank& rank, const Case& c) {
+void expect_unsplit(const Rank& rank, const SplitCase& c) {
   const SpatialConvolution::Options& s = c.split;
   const auto random = [&](const Shape& shape, const char* name) {
     return random_tensor(shape, c.dtype, rank.device, name);
@@ -209,16 +209,16 @@ TEST(Halo, KeepsTheBitsOfTheUnsplitConvolution) {
         for (const Index filter : {1, 2, 3, 5})
           for (const Index padding : {0, 1, 2})
             for (const auto& [rows, columns] : {std::pair<Index, Index>{7, 11}, {13, 9}}) {
-              const Case c{.dtype = filter == 3 ? DType::F32 : DType::F64,
-                           .split = {.grid = grid,
-                                     .rows = rows,
-                                     .columns = columns,
-                                     .filter_rows = filter,
-                                     .filter_columns = filter,
-                                     .row_stride = stride,
-                                     .column_stride = stride,
-                                     .row_padding = padding,
-                                     .column_padding = padding}};
+              const SplitCase c{.dtype = filter == 3 ? DType::F32 : DType::F64,
+                                .split = {.grid = grid,
+                                          .rows = rows,
+                                          .columns = columns,
+                                          .filter_rows = filter,
+                                          .filter_columns = filter,
+                                          .row_stride = stride,
+                                          .column_stride = stride,
+                                          .row_padding = padding,
+                                          .column_padding = padding}};
               if (c.gives_each_rank_some()) expect_unsplit(rank, c);
             }
     });
@@ -230,7 +230,7 @@ TEST(Halo, KeepsTheBitsForDrawnSizes) {
     const auto draw = [&](const char* what, Index low, Index high) {
       return drawn(fmt::format("{} of halo {}", what, i), low, high);
     };
-    Case c{.N = draw("N", 1, 3), .C = draw("C", 1, 4), .F = draw("F", 1, 4)};
+    SplitCase c{.N = draw("N", 1, 3), .C = draw("C", 1, 4), .F = draw("F", 1, 4)};
     c.split = {.grid = {static_cast<int>(draw("grid rows", 1, 4)),
                         static_cast<int>(draw("grid columns", 1, 3))},
                .rows = draw("rows", 8, 30),
@@ -274,7 +274,7 @@ TEST(Halo, WaitsForItsMessages) {
 }
 
 // What rank r reads of x, or of dy, by asking for each tap of each output whether it is there.
-std::vector<Area> read_areas(const Case& c, bool backward) {
+std::vector<Area> read_areas(const SplitCase& c, bool backward) {
   const SpatialConvolution::Options& s = c.split;
   const auto hull = [&](Index size, Index outputs, Index filter, Index stride, Index padding,
                         int part, int parts) {
@@ -318,7 +318,7 @@ void expect_sent(const std::string& where, const CommStats& before, const CommSt
 }
 
 TEST(Halo, SendsWhatIsReadAndNothingElse) {
-  std::vector<Case> cases;
+  std::vector<SplitCase> cases;
   for (const RankGrid& grid : kGrids) {
     for (const Index filter : {1, 2, 3, 5})
       cases.push_back({.split = square(grid, 13, 17, filter)});
@@ -327,7 +327,7 @@ TEST(Halo, SendsWhatIsReadAndNothingElse) {
       cases.back().split.row_stride = cases.back().split.column_stride = stride;
     }
   }
-  for (const Case& c : cases)
+  for (const SplitCase& c : cases)
     on_ranks(c.split.grid.size(), [&](const Rank& rank) {
       const SpatialConvolution split(rank, rank.world, c.split);
       const Tensor filters = random_tensor({c.F, c.C, c.split.filter_rows, c.split.filter_columns},

@@ -14,6 +14,7 @@
 
 #include "common/comm/launch.h"
 #include "common/nn/layer.h"
+#include "common/nn/linear.h"
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
 #include "tests/support/late_comm.h"
@@ -70,6 +71,15 @@ struct LayerCase {
   Pass pass = {};
   bool deferred = false;  // weight gradients
 };
+
+// The same with the whole linear layer.
+inline LayerCase serial(LayerCase c) {
+  const std::int64_t in = c.input[-1], out = c.output[-1];
+  c.make = [=](const Rank& rank, Communicator&) {
+    return std::make_unique<Linear>(rank, "layer", in, out, 0.3);
+  };
+  return c;
+}
 
 // Columns of rank r of t: what is its own of a whole tensor.
 inline std::vector<double> own_columns(const std::vector<double>& whole, std::int64_t width, int r,

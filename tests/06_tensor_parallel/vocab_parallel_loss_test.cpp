@@ -152,16 +152,17 @@ TEST(VocabParallelCrossEntropy, AnIgnoredTargetHasNoLossAndNoGradient) {
 TEST(VocabParallelLogitsGiven, AreGatheredOfAllRanks) {
   for (const int t : {1, 2, 3, 4})
     split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
-      constexpr Index kRows = 5;
-      const Index begin = kRows * tp.rank() / t, end = kRows * (tp.rank() + 1) / t;
+      constexpr Index kTextRows = 5;
+      const Index begin = kTextRows * tp.rank() / t, end = kTextRows * (tp.rank() + 1) / t;
       const Numbers all{1.5, -kInfinity, -3, 0, 4, 10, 11, 12, 13, 14};
       Numbers own;
       for (Index n = 0; n < 2; ++n)
-        own.insert(own.end(), all.begin() + n * kRows + begin, all.begin() + n * kRows + end);
-      const VocabParallelCrossEntropy split(rank, tp, {.begin = begin, .all = kRows}, 4);
+        own.insert(own.end(), all.begin() + n * kTextRows + begin,
+                   all.begin() + n * kTextRows + end);
+      const VocabParallelCrossEntropy split(rank, tp, {.begin = begin, .all = kTextRows}, 4);
       const Tensor gathered =
           split.all_logits(from_doubles(own, {2, end - begin}, DType::F64, rank.device));
-      EXPECT_EQ(gathered.shape(), (Shape{2, kRows}));
+      EXPECT_EQ(gathered.shape(), (Shape{2, kTextRows}));
       EXPECT_EQ(to_doubles(gathered), all) << t << " ranks, rank " << tp.rank();
     });
 }

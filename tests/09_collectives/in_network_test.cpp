@@ -16,16 +16,16 @@ namespace {
 
 constexpr Link kLink{.latency_seconds = exact::kAlpha, .seconds_per_byte = exact::kBeta};
 
-PlanMaker in_segments(int segments) {
+PlanMaker pieces(int segments) {
   return [=](const Collective& c, int rank, int size) {
     return in_network_all_reduce(c, rank, size, segments);
   };
 }
 
 // `ranks` ranks and the switch, whose own buffer is poison: all end with the sum of the ranks.
-Total expect_sums(int ranks, std::int64_t count, int segments) {
+Total expect_sums_of_ranks(int ranks, std::int64_t count, int segments) {
   SCOPED_TRACE(testing::Message() << ranks << " ranks, " << count << " in " << segments);
-  const auto plans = plans_of(in_segments(segments), call(CommOp::AllReduce, count), ranks + 1);
+  const auto plans = plans_of(pieces(segments), call(CommOp::AllReduce, count), ranks + 1);
   auto memory = each_of(ranks + 1, [&](int r) {
     Memory m = inout(r, count);
     if (r == ranks) m.values.assign(m.values.size(), kPoison);
@@ -38,11 +38,11 @@ Total expect_sums(int ranks, std::int64_t count, int segments) {
 
 TEST(InNetworkAllReduce, SumsWhatTheRanksHaveButNotWhatTheSwitchHas) {
   for_sizes_and_counts([](int ranks, std::int64_t count) {
-    for (const int segments : {1, 2, 3, 8}) expect_sums(ranks, count, segments);
+    for (const int segments : {1, 2, 3, 8}) expect_sums_of_ranks(ranks, count, segments);
   });
-  expect_sums(static_cast<int>(drawn("ranks of InNetworkAllReduce", 1, 100)),
-              drawn("elements of InNetworkAllReduce", 500, 2000),
-              static_cast<int>(drawn("segments of InNetworkAllReduce", 2, 20)));
+  expect_sums_of_ranks(static_cast<int>(drawn("ranks of InNetworkAllReduce", 1, 100)),
+                       drawn("elements of InNetworkAllReduce", 500, 2000),
+                       static_cast<int>(drawn("segments of InNetworkAllReduce", 2, 20)));
 }
 
 // Two ranks and the switch, two segments of two elements.
@@ -81,7 +81,7 @@ TEST(InNetworkAllReduce, AddsInTheOrderOfTheRanks) {
     expected.push_back(sum);
   }
   for (const int segments : {1, 6})
-    for (const auto& out : sums_that_lose_bits(in_segments(segments), ranks + 1, n))
+    for (const auto& out : sums_that_lose_bits(pieces(segments), ranks + 1, n))
       EXPECT_EQ(out, expected);
 }
 
@@ -90,7 +90,7 @@ TEST(InNetworkAllReduce, SendsEachBufferOnceAndEachSumOnce) {
     for (const int k : {1, 4}) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, " << k << " segments");
       const std::int64_t n = 12 * k;
-      const auto plans = plans_of(in_segments(k), call(CommOp::AllReduce, n), ranks + 1);
+      const auto plans = plans_of(pieces(k), call(CommOp::AllReduce, n), ranks + 1);
       for (int r = 0; r <= ranks; ++r) {
         const Traffic t = traffic_of(plans[static_cast<std::size_t>(r)]);
         const bool is_switch = r == ranks;
@@ -99,28 +99,28 @@ TEST(InNetworkAllReduce, SendsEachBufferOnceAndEachSumOnce) {
         EXPECT_EQ(t.elements, is_switch ? n * ranks : n);
         EXPECT_EQ(t.added, is_switch ? n * (ranks - 1) : 0);
       }
-      EXPECT_EQ(expect_sums(ranks, n, k).rounds, k + 1);
+      EXPECT_EQ(expect_sums_of_ranks(ranks, n, k).rounds, k + 1);
     }
 }
 
 TEST(InNetworkAllReduce, LeavesOutEmptySegments) {
   for (const std::int64_t count : {0, 1, 3})
-    EXPECT_EQ(expect_sums(4, count, 16).most.messages, 4 * count);
+    EXPECT_EQ(expect_sums_of_ranks(4, count, 16).most.messages, 4 * count);
 }
 
 // ---- seconds
 
-constexpr std::int64_t kSegment = 256;  // elements
+constexpr std::int64_t kPiece = 256;  // elements
 
-double simulated(int ranks, int k) {
-  const Collective c = call_of(CommOp::AllReduce, ranks + 1, 4 * k * kSegment);
-  return simulate(in_segments(k), c, ranks + 1, in_network(ranks, kLink)).seconds;
+double seconds_of(int ranks, int k) {
+  const Collective c = call_of(CommOp::AllReduce, ranks + 1, 4 * k * kPiece);
+  return simulate(pieces(k), c, ranks + 1, in_network(ranks, kLink)).seconds;
 }
 
 TEST(InNetworkAllReduce, TakesTheTimeOfItsFormulaForUpTo64Ranks) {
   for (int ranks = 1; ranks <= 64; ++ranks)
     for (const int k : {1, 2, 3, 8, 21})
-      ASSERT_EQ(simulated(ranks, k), (k + 1) * exact::message(kSegment))
+      ASSERT_EQ(seconds_of(ranks, k), (k + 1) * exact::message(kPiece))
           << ranks << " ranks, " << k << " segments";
 }
 
@@ -129,9 +129,9 @@ TEST(InNetworkAllReduce, TakesTheSameTimeOnACommunicator) {
   for (const int ranks : {1, 2, 5, 8}) {
     SCOPED_TRACE(testing::Message() << ranks << " ranks");
     LaunchOptions options{.ranks = ranks + 1, .network = in_network(ranks, kLink)};
-    options.plans[CommOp::AllReduce] = in_segments(k);
+    options.plans[CommOp::AllReduce] = pieces(k);
     const auto times = exact::end_times(options, [&](Rank rank) {
-      const Tensor x = exact::f32(rank, k * kSegment);
+      const Tensor x = exact::f32(rank, k * kPiece);
       for (std::int64_t i = 0; i < x.count(); ++i)
         x.data<float>()[i] = static_cast<float>(rank.world.rank() + i % 5);
       rank.world.all_reduce(x).wait();
@@ -141,10 +141,10 @@ TEST(InNetworkAllReduce, TakesTheSameTimeOnACommunicator) {
       EXPECT_EQ(rank.world.stats().steps, k + 1);
       if (rank.world.rank() < ranks) {
         EXPECT_EQ(rank.world.stats().sent().messages, k);
-        EXPECT_EQ(rank.world.stats().sent().wire_bytes, 4 * k * kSegment);
+        EXPECT_EQ(rank.world.stats().sent().wire_bytes, 4 * k * kPiece);
       }
     });
-    EXPECT_EQ(times, std::vector<double>(times.size(), (k + 1) * exact::message(kSegment)));
+    EXPECT_EQ(times, std::vector<double>(times.size(), (k + 1) * exact::message(kPiece)));
   }
 }
 
@@ -157,7 +157,7 @@ TEST(InNetworkAllReduce, TakesHalfTheTimeOfARing) {
     return simulate(ring_all_reduce, call_of(CommOp::AllReduce, ranks, bytes), ranks, flat).seconds;
   };
   const auto in_switch = [&](std::int64_t bytes, int segments) {
-    return simulate(in_segments(segments), call_of(CommOp::AllReduce, ranks + 1, bytes), ranks + 1,
+    return simulate(pieces(segments), call_of(CommOp::AllReduce, ranks + 1, bytes), ranks + 1,
                     in_network(ranks, kLink))
         .seconds;
   };

@@ -133,12 +133,12 @@ TEST(TwoLevelAllReduce, SendsCountsThatNoIntHolds) {
 }
 
 // Links in the node are four times as fast to begin, and eight times as fast, as cards.
-constexpr double kCardAlpha = 4 * kAlpha, kCardBeta = 8 * kBeta;
+constexpr double kSlowAlpha = 4 * kAlpha, kSlowBeta = 8 * kBeta;
 Network nodes_of(int g, int cards) {
   return {.link = exact::kFlat.link,
           .reduce_seconds_per_byte = kGamma,
           .ranks_per_node = g,
-          .card = {.latency_seconds = kCardAlpha, .seconds_per_byte = kCardBeta},
+          .card = {.latency_seconds = kSlowAlpha, .seconds_per_byte = kSlowBeta},
           .cards_per_node = cards};
 }
 
@@ -200,7 +200,7 @@ std::string text(const Nodes& s) {
 // A card for each rank: each ring has links of its own.
 TEST(TwoLevelAllReduce, TakesTheTimeOfARingBetweenNodesWhereEachRankHasACard) {
   for (const Nodes& s : sizes_of_nodes()) {
-    const double step = kCardAlpha + s.part() * kCardBeta;
+    const double step = kSlowAlpha + s.part() * kSlowBeta;
     const double rings = (s.m - 1) * (2 * step + s.part() * kGamma);
     EXPECT_EQ(s.simulated(two_level(s.g), s.g), s.in_node() + rings) << text(s);
   }
@@ -212,8 +212,8 @@ TEST(TwoLevelAllReduce, TakesTheTimeOfARingBetweenNodesWhereEachRankHasACard) {
 // for each later one; those after a sum have it in their period.
 TEST(TwoLevelAllReduce, TakesTurnsOnTheOneCardOfANode) {
   for (const Nodes& s : sizes_of_nodes()) {
-    const double alone = kCardAlpha + s.part() * kCardBeta, all = s.g * s.part() * kCardBeta;
-    const double rings = kCardAlpha + all + (s.m - 1) * std::max(alone + s.part() * kGamma, all) +
+    const double alone = kSlowAlpha + s.part() * kSlowBeta, all = s.g * s.part() * kSlowBeta;
+    const double rings = kSlowAlpha + all + (s.m - 1) * std::max(alone + s.part() * kGamma, all) +
                          (s.m - 2) * std::max(alone, all);
     EXPECT_EQ(s.simulated(two_level(s.g), 1), s.in_node() + rings) << text(s);
   }
@@ -224,11 +224,11 @@ TEST(TwoLevelAllReduce, TakesTurnsOnTheOneCardOfANode) {
 TEST(TwoLevelAllReduce, BeatsAFlatRingOverTheSameNetwork) {
   for (const Nodes& s : sizes_of_nodes()) {
     const int p = s.m * s.g;
-    const double ring = (p - 1) * (2 * (kCardAlpha + s.part() * kCardBeta) + s.part() * kGamma);
+    const double ring = (p - 1) * (2 * (kSlowAlpha + s.part() * kSlowBeta) + s.part() * kGamma);
     for (const int cards : {1, s.g})
       EXPECT_EQ(s.simulated(ring_all_reduce, cards), ring) << text(s);
     EXPECT_EQ(ring - s.simulated(two_level(s.g), s.g),
-              2 * s.m * (s.g - 1) * (kCardAlpha + s.part() * (kCardBeta - kBeta)) - 2 * kAlpha)
+              2 * s.m * (s.g - 1) * (kSlowAlpha + s.part() * (kSlowBeta - kBeta)) - 2 * kAlpha)
         << text(s);
     EXPECT_LT(s.simulated(two_level(s.g), 1), ring) << text(s);
   }

@@ -48,23 +48,23 @@ std::vector<double> numbers(const Safetensors& file, const std::string& key) {
   return all_close(theirs, to_doubles(value), kTolerance);
 }
 
-struct Case {
+struct FixtureCase {
   std::string name;
   std::int64_t vocabulary_multiple, micro_batches;
   DeviceKind kind = DeviceKind::Cpu;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<FixtureCase> cases() {
+  std::vector<FixtureCase> all;
   for (const DeviceKind kind : device_kinds())
-    for (const Case& c :
-         {Case{"unpadded", 1, 1}, Case{"padded", 128, 1}, Case{"micro_batches", 8, 4}})
+    for (const FixtureCase& c : {FixtureCase{"unpadded", 1, 1}, FixtureCase{"padded", 128, 1},
+                                 FixtureCase{"micro_batches", 8, 4}})
       all.push_back(
           {c.name + "_" + device_kind_name(kind), c.vocabulary_multiple, c.micro_batches, kind});
   return all;
 }
 
-class TorchFixture : public ::testing::TestWithParam<Case> {
+class TorchFixture : public ::testing::TestWithParam<FixtureCase> {
  protected:
   void SetUp() override {
     if (!has_device(GetParam().kind)) GTEST_SKIP() << "no GPU";

@@ -19,7 +19,7 @@ namespace {
 using conformance::Backend;
 using ::testing::HasSubstr;
 
-void do_nothing(Rank) {}
+void return_at_once(Rank) {}
 
 class OnProcesses : public ::testing::TestWithParam<Backend> {
  protected:
@@ -49,7 +49,7 @@ TEST_P(OnProcesses, ZeroRanksAreAsManyAsThereAre) {
 
 TEST_P(OnProcesses, AnotherNumberOfRanksIsRefused) {
   const int more = processes() + 1;
-  EXPECT_EQ(message_of([&] { launch({.ranks = more}, do_nothing); }),
+  EXPECT_EQ(message_of([&] { launch({.ranks = more}, return_at_once); }),
             "launch: " + std::to_string(more) + " ranks asked for, " + std::to_string(processes()) +
                 " processes were started");
 }
@@ -103,9 +103,10 @@ INSTANTIATE_TEST_SUITE_P(EachBackend, OnProcesses,
 
 TEST(Processes, AreNoneWhereTheProgramWasStartedAlone) {
   EXPECT_FALSE(started_processes().has_value());
-  EXPECT_THAT(
-      message_of([] { launch({.ranks = 2, .backend = LaunchOptions::Backend::Mpi}, do_nothing); }),
-      HasSubstr("launch: "));
+  EXPECT_THAT(message_of([] {
+                launch({.ranks = 2, .backend = LaunchOptions::Backend::Mpi}, return_at_once);
+              }),
+              HasSubstr("launch: "));
   launch({.ranks = 0}, [](Rank rank) { EXPECT_EQ(rank.world.size(), 1); });
 }
 

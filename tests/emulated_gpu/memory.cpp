@@ -14,8 +14,6 @@ namespace {
 constexpr std::size_t kFilledBytes = std::size_t{64} << 20;
 constexpr std::size_t kAlignment = 256;
 
-Device& device_of(int number) { return runtime().devices[static_cast<std::size_t>(number)]; }
-
 void* allocate(std::size_t bytes, cudaMemoryType type) {
   void* memory = nullptr;
   if (posix_memalign(&memory, kAlignment, bytes) != 0) return nullptr;

@@ -141,6 +141,7 @@ class Runtime {
 // Stands for the driver: made at the first call and never destroyed, since threads of streams may
 // still use it when the program ends.
 Runtime& runtime();
+inline Device& device_of(int number) { return runtime().devices[static_cast<std::size_t>(number)]; }
 
 int current_device();                         // of this thread: cudaSetDevice
 CUstream_st& stream_of(cudaStream_t stream);  // null: the default stream of the current device

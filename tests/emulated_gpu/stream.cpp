@@ -10,16 +10,11 @@ using aisc::emulated_gpu::complain;
 using aisc::emulated_gpu::current_device;
 using aisc::emulated_gpu::Device;
 using aisc::emulated_gpu::device_error;
+using aisc::emulated_gpu::device_of;
 using aisc::emulated_gpu::finish;
 using aisc::emulated_gpu::Operation;
 using aisc::emulated_gpu::runtime;
 using aisc::emulated_gpu::stream_of;
-
-namespace {
-
-Device& device_of(int number) { return runtime().devices[static_cast<std::size_t>(number)]; }
-
-}  // namespace
 
 // ---- the thread of a stream ---------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ using ops::Into;
 using reference::Ids;
 
 constexpr double kBeside = 7;
-constexpr Index kCounts[] = {1, 7, 15, 16, 17, 256, 1000};
-constexpr Index kColumns[] = {1, 8, 33, 64, 256};
+constexpr Index kSliceCounts[] = {1, 7, 15, 16, 17, 256, 1000};
+constexpr Index kSliceColumns[] = {1, 8, 33, 64, 256};
 
 // A tensor with an element before and one behind, which must keep their value.
 class Between {
@@ -56,7 +56,7 @@ class Slices : public PerDType {
 INSTANTIATE_TEST_SUITE_P(Ops, Slices, kFloatingTypes, dtype_name);
 
 TEST_P(Slices, OfElementwiseOperations) {
-  for (const Index n : kCounts) {
+  for (const Index n : kSliceCounts) {
     const Between a = in({n}, "a", 2), b = in({n}, "b", 2), y = out({n});
     const Array left = to_array(a), right = to_array(b);
     ops::add(y, a, b);
@@ -76,7 +76,7 @@ TEST_P(Slices, OfElementwiseOperations) {
 }
 
 TEST_P(Slices, OfRowsAndBias) {
-  for (const Index C : kColumns) {
+  for (const Index C : kSliceColumns) {
     const Index N = 70;
     const Between x = in({N, C}, "x"), bias = in({C}, "bias"), y = out({N, C}), sum = out({C});
     ops::add_bias(y, x, bias);
@@ -95,7 +95,7 @@ TEST_P(Slices, OfRowsAndBias) {
 }
 
 TEST_P(Slices, OfLayerNorm) {
-  for (const Index C : kColumns) {
+  for (const Index C : kSliceColumns) {
     const Index N = 70;
     const Between x = in({N, C}, "x", 3), weight = in({C}, "weight"), bias = in({C}, "bias");
     const Between y = out({N, C}), mean = sums({N}), rstd = sums({N});
@@ -116,7 +116,7 @@ TEST_P(Slices, OfLayerNorm) {
 }
 
 TEST_P(Slices, OfTables) {
-  for (const Index C : kColumns) {
+  for (const Index C : kSliceColumns) {
     const Index N = 70, V = 11;
     const Ids ids = random_ids(N, V, "ids");
     const Tensor id_tensor = ids_tensor(ids, device_);
@@ -150,7 +150,7 @@ TEST_P(Slices, OfCrossEntropy) {
 }
 
 TEST_P(Slices, OfOptimizers) {
-  for (const Index n : kCounts) {
+  for (const Index n : kSliceCounts) {
     const Between weight = in({n}, "weight"), gradient = in({n}, "gradient");
     const Between master(random_tensor({n}, sums_, device_, "weight"));
     const Between m(random_tensor({n}, sums_, device_, "m"));

@@ -7,8 +7,6 @@
 
 namespace aisc {
 
-using Kind = PlanAction::Kind;
-
 std::byte* bytes_of(const ConstView& view) {
   if (view && view.device().kind() == DeviceKind::Meta) return nullptr;
   return static_cast<std::byte*>(const_cast<void*>(view.raw()));
@@ -60,7 +58,7 @@ std::size_t PlanSteps::bytes(const Piece& piece) const {
 }
 
 Message PlanSteps::message(const PlanAction& action) const {
-  const bool is_send = action.kind == Kind::Send;
+  const bool is_send = action.kind == PlanAction::Kind::Send;
   const Piece& piece = is_send ? action.from : action.to;
   return {is_send, action.peer, data(piece), piece.count, collective_.call.dtype};
 }
@@ -70,7 +68,7 @@ void PlanSteps::make(const PlanAction& action) const {
   std::byte *to = data(action.to), *from = data(action.from);
   if (!to || !from) return;
   const Call& call = collective_.call;
-  if (action.kind == Kind::Reduce)
+  if (action.kind == PlanAction::Kind::Reduce)
     reduce_into(to, from, action.to.count, call.dtype, call.reduce);
   else if (to != from)
     std::memmove(to, from, bytes(action.to));

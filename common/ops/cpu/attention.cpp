@@ -108,7 +108,7 @@ S exponentials(S* row, S maximum) {
 // The largest of a row, lane by lane: a comparison that drops NaN is one vector instruction, while
 // std::max under `reduction` stays scalar. A NaN is not lost: its exponential is NaN.
 template <class S>
-S maximum_of(const S* row) {
+S row_maximum(const S* row) {
   constexpr std::int64_t kLanes = kTileLanes<S>;
   S lanes[kLanes];
   std::copy(row, row + kLanes, lanes);
@@ -153,7 +153,7 @@ void forward(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
         for (std::int64_t i = 0; i < kBlock; ++i) {
           S* row = scores + i * kBlock;
           const S old = m[i];
-          m[i] = std::max(old, maximum_of(row));
+          m[i] = std::max(old, row_maximum(row));
           const S shrink = vector_exp(old - m[i]);  // 0 in the first block
           l[i] = l[i] * shrink + exponentials(row, m[i]);
           S* row_out = block_out + i * z.Dp;

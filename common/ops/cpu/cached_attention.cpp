@@ -16,8 +16,8 @@ namespace aisc::cpu {
 namespace {
 
 // The sizes of one call: T tokens from `first` on, H heads of D columns, room for S tokens.
-struct Sizes {
-  Sizes(const ConstView& keys_values, const ConstView& qkv, std::int64_t first_)
+struct CacheSizes {
+  CacheSizes(const ConstView& keys_values, const ConstView& qkv, std::int64_t first_)
       : B(qkv.shape()[0]),
         T(qkv.shape()[1]),
         H(keys_values.shape()[1] / 2),
@@ -56,7 +56,7 @@ void attend(T* out, const A* query, const T* keys, const T* values, std::int64_t
 }
 
 template <class T>
-void store(View keys_values, ConstView qkv, const Sizes& z) {
+void store(View keys_values, ConstView qkv, const CacheSizes& z) {
   const T* from = qkv.data<T>();
   T* to = keys_values.data<T>();
   parallel_rows(z.B * z.H, 2 * z.T * z.D, [=](std::int64_t head) {
@@ -72,7 +72,7 @@ void store(View keys_values, ConstView qkv, const Sizes& z) {
 }
 
 template <class T>
-void forward(View out, ConstView qkv, ConstView keys_values, const Sizes& z) {
+void forward(View out, ConstView qkv, ConstView keys_values, const CacheSizes& z) {
   using A = Accumulator<T>;
   const A scale = static_cast<A>(1.0 / std::sqrt(static_cast<double>(z.D)));
   const std::int64_t part = z.S + 2 * z.D;  // of the workspace: scores, a query, sums
@@ -100,7 +100,7 @@ void store_keys_values(View keys_values, ConstView qkv, std::int64_t /*heads*/,
                        std::int64_t first) {
   if (qkv.count() == 0) return;
   dispatch(qkv.dtype(), [&](auto type) {
-    store<decltype(type)>(keys_values, qkv, Sizes(keys_values, qkv, first));
+    store<decltype(type)>(keys_values, qkv, CacheSizes(keys_values, qkv, first));
   });
 }
 
@@ -108,7 +108,7 @@ void cached_attention(View out, ConstView qkv, ConstView keys_values, std::int64
                       std::int64_t first) {
   if (out.count() == 0) return;
   dispatch(qkv.dtype(), [&](auto type) {
-    forward<decltype(type)>(out, qkv, keys_values, Sizes(keys_values, qkv, first));
+    forward<decltype(type)>(out, qkv, keys_values, CacheSizes(keys_values, qkv, first));
   });
 }
 

@@ -9,9 +9,9 @@
 namespace aisc::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 4096;  // elements of one partial sum
-constexpr std::int64_t kStep = 256;    // elements for which memory is asked at a time
-constexpr std::int64_t kAheadBytes = 8192, kLineBytes = 64;
+constexpr std::int64_t kSumBlock = 4096;  // elements of one partial sum
+constexpr std::int64_t kStep = 256;       // elements for which memory is asked at a time
+constexpr std::int64_t kAheadBytes = 8192, kCacheLineBytes = 64;
 
 // One stream of loads alone does not fill the path to memory. Asking for its lines two pages ahead
 // makes the sum half as fast again.
@@ -21,7 +21,7 @@ double block_squares(const T* x, std::int64_t count) {
   for (std::int64_t begin = 0; begin < count; begin += kStep) {
     const T* step = x + begin;
     const char* ahead = reinterpret_cast<const char*>(step) + kAheadBytes;
-    for (std::size_t byte = 0; byte < kStep * sizeof(T); byte += kLineBytes)
+    for (std::size_t byte = 0; byte < kStep * sizeof(T); byte += kCacheLineBytes)
       __builtin_prefetch(ahead + byte);
     sum += sum_of<double>(std::min(kStep, count - begin), [=](std::int64_t i) {
       const double v = static_cast<double>(widen(step[i]));
@@ -51,14 +51,14 @@ Accumulator<T>* full_weight(const View& weight, const View& master) {
 }  // namespace
 
 double sum_of_squares(ConstView x) {
-  const std::int64_t count = x.count(), blocks = (count + kBlock - 1) / kBlock;
+  const std::int64_t count = x.count(), blocks = (count + kSumBlock - 1) / kSumBlock;
   const Tensor partials({blocks}, DType::F64, x.device(), Purpose::Workspace);
   double* partial = partials.data<double>();
   dispatch(x.dtype(), [&](auto type) {
     const auto* values = x.data<decltype(type)>();
-    parallel_rows(blocks, kBlock, [=](std::int64_t block) {
-      const std::int64_t begin = block * kBlock;
-      partial[block] = block_squares(values + begin, std::min(kBlock, count - begin));
+    parallel_rows(blocks, kSumBlock, [=](std::int64_t block) {
+      const std::int64_t begin = block * kSumBlock;
+      partial[block] = block_squares(values + begin, std::min(kSumBlock, count - begin));
     });
   });
   double sum = 0;

@@ -13,7 +13,8 @@
 namespace aisc::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 1024;  // columns that pass the maximum and then the sum, in cache
+constexpr std::int64_t kClassBlock =
+    1024;  // columns that pass the maximum and then the sum, in cache
 
 // Throws Error naming the first number outside [low, high).
 void check_range(const char* operation, const char* name, const ConstView& numbers,
@@ -101,9 +102,9 @@ void add_to_table(View dtable, ConstView dout, ConstView ids, Into into, const H
 template <class S, class T>
 S log_sum_exp_of(const T* row, std::int64_t classes) {
   S maximum = -std::numeric_limits<S>::infinity(), sum = 0;
-  for (std::int64_t begin = 0; begin < classes; begin += kBlock) {
+  for (std::int64_t begin = 0; begin < classes; begin += kClassBlock) {
     const T* block = row + begin;
-    const std::int64_t count = std::min(kBlock, classes - begin);
+    const std::int64_t count = std::min(kClassBlock, classes - begin);
     const S top = std::max(maximum, maximum_of<S>(block, count));
     // As long as all are minus infinity, any finite number will do: their exponentials are 0.
     const S shift = top == -std::numeric_limits<S>::infinity() ? S(0) : top;

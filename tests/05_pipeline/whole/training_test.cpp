@@ -33,23 +33,23 @@ std::vector<RunRecord> serial(TrainConfig config, int steps = 2) {
   return run_layout({.ranks = 1}, config, steps);
 }
 
-struct Case {
+struct TrainingCase {
   std::string schedule;
   int pp, micro_batches, chunks = 1;
   Again again = Again::Never;
   std::int64_t keep_bytes = 0;
   bool virtual_time = false;
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const TrainingCase& c) {
   return out << c.schedule << " pp " << c.pp << " m " << c.micro_batches << " v " << c.chunks
              << " again " << static_cast<int>(c.again) << " keep " << c.keep_bytes
              << (c.virtual_time ? " in virtual time" : "");
 }
 
-class Synchronous : public ::testing::TestWithParam<Case> {};
+class Synchronous : public ::testing::TestWithParam<TrainingCase> {};
 
 TEST_P(Synchronous, LeavesWhatOneRankLeaves) {
-  const Case& c = GetParam();
+  const TrainingCase& c = GetParam();
   TrainConfig config = config_of(c.pp, c.micro_batches);
   config.model.layers = std::max<std::int64_t>(5, c.pp * c.chunks);
   const PipelineChoice choice{
@@ -58,8 +58,8 @@ TEST_P(Synchronous, LeavesWhatOneRankLeaves) {
                                                     config, 2, pipelined(choice))));
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<TrainingCase> cases() {
+  std::vector<TrainingCase> all;
   for (const char* schedule : {"naive", "gpipe", "1f1b", "zb-h1", "zb-h2"})
     for (const int pp : {2, 3, 4})
       for (int m = 1; m <= 9; ++m) all.push_back({schedule, pp, m});
@@ -153,7 +153,8 @@ INSTANTIATE_TEST_SUITE_P(Grids, DataAndPipeline,
                                            Grid{2, 2, "interleaved", true}));
 
 TEST(Pipeline, EvaluatesAsOneRank) {
-  for (const Case& c : {Case{"1f1b", 3, 2}, Case{"interleaved", 2, 2, 2}, Case{"zb-v", 2, 2, 2}}) {
+  for (const TrainingCase& c : {TrainingCase{"1f1b", 3, 2}, TrainingCase{"interleaved", 2, 2, 2},
+                                TrainingCase{"zb-v", 2, 2, 2}}) {
     SCOPED_TRACE(::testing::PrintToString(c));
     const TrainConfig config = config_of(c.pp, c.micro_batches);
     const auto loss = [&](const TrainConfig& of, int ranks, const StepParts& parts) {
@@ -179,7 +180,7 @@ TEST(Pipeline, EvaluatesAsOneRank) {
 
 // The first stage does not run ahead of the others without end.
 TEST(Pipeline, EvaluatesManyWindowsInNoMoreMemory) {
-  for (const Case& c : {Case{"1f1b", 3, 2}, Case{"interleaved", 2, 2, 2}}) {
+  for (const TrainingCase& c : {TrainingCase{"1f1b", 3, 2}, TrainingCase{"interleaved", 2, 2, 2}}) {
     SCOPED_TRACE(::testing::PrintToString(c));
     const TrainConfig config = config_of(c.pp, c.micro_batches);
     constexpr std::int64_t kWindows = 400;
