@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tests/comm/plan_oracle.h"
+#include "tests/support/sanitized.h"
 
 namespace aisc::plan_runs {
 
 using Where = Piece::Where;
 using Memory = RankMemory<std::int64_t>;
 
-inline constexpr int kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33};
+inline constexpr int kManySizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33},
+                     kFewSizes[] = {1, 2, 3, 5, 8};
+inline constexpr std::span<const int> kSizes =
+    kSanitized ? std::span<const int>(kFewSizes) : std::span<const int>(kManySizes);
 inline constexpr std::int64_t kPoison = -77777;
 
 // Calls f(size, count): counts around the number of ranks, one that few divide, one that all do.
