@@ -73,6 +73,7 @@ function(aisc_lab_libraries module given lab libs)
   set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
   aisc_library(aisc_${module}_given SOURCES ${given} LIBS ${libs} ${ARGN})
   aisc_library(aisc_${module}_lab SOURCES ${lab} LIBS ${given_libs})
+  # Exercises are compiled each by itself: so grades and mutants put other files in their place.
   set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON UNITY_BUILD OFF)
   target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>
     ${given_again})
@@ -81,7 +82,7 @@ function(aisc_lab_libraries module given lab libs)
   elseif(complete)
     aisc_library(aisc_${module} SOURCES ${solution} LIBS ${given_libs} ${ARGN})
     target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}> ${given_again})
-    set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
+    set_target_properties(aisc_${module} PROPERTIES AISC_SOLUTION ON UNITY_BUILD OFF)
   else()
     aisc_library(aisc_${module}
       LIBS "${prebuilt}" ${given_libs} "${prebuilt}" ${given_again} ${AISC_PRIVATE_LIBS})
