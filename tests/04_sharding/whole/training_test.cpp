@@ -19,7 +19,8 @@ namespace aisc {
 namespace {
 
 // 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of(std::int64_t micro_batches = 1, const std::string& recompute = "none") {
+TrainConfig config_of_training(std::int64_t micro_batches = 1,
+                               const std::string& recompute = "none") {
   TrainConfig c;
   c.model = odd_config(DType::F64, 0.1);
   c.gradient_dtype = DType::F64;
@@ -65,7 +66,7 @@ class Sharding : public ::testing::TestWithParam<int> {
   }
 
  private:
-  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of(), 3);
+  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of_training(), 3);
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, Sharding, ::testing::ValuesIn(conformance::rank_counts()),
                          ::testing::PrintToStringParamName());
@@ -73,9 +74,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Sharding, ::testing::ValuesIn(conformance::rank_
 TEST_P(Sharding, IsTheSerialRunInEveryStage) {
   for (const int stage : {1, 2, 3}) {
     SCOPED_TRACE("stage " + std::to_string(stage));
-    expect_serial({.ranks = GetParam()}, config_of(), parts_of({.stage = stage}));
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches()), parts_of({.stage = stage}));
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches(), "block"),
+    expect_serial({.ranks = GetParam()}, config_of_training(), parts_of({.stage = stage}));
+    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
+                  parts_of({.stage = stage}));
+    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches(), "block"),
                   parts_of({.stage = stage}, layered));
   }
 }
@@ -88,10 +90,10 @@ TEST_P(Sharding, IsTheSerialRunWithEveryKnob) {
                                    {.persist = 600},
                                    {.persist = GatherOptions::kAll}};
   for (const GatherOptions& gather : gathers)
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches()),
+    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
                   parts_of({.stage = 3, .gather = gather}));
   for (const int stage : {1, 2, 3})
-    expect_serial({.ranks = GetParam()}, config_of(micro_batches()),
+    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
                   parts_of({.stage = stage, .bucket = 40 * GetParam()}));
 }
 
@@ -99,7 +101,7 @@ TEST_P(Sharding, IsTheSerialRunInVirtualTime) {
   const Machine machine = find_machine("dgx-a100");
   for (const int stage : {1, 2, 3})
     expect_serial({.options = on_machine(machine, GetParam(), {.poison = true})},
-                  config_of(micro_batches(), "block"), parts_of({.stage = stage}));
+                  config_of_training(micro_batches(), "block"), parts_of({.stage = stage}));
 }
 
 // Nothing is over before it is waited for; and everything comes in an order that it seldom comes
@@ -108,11 +110,12 @@ TEST_P(Sharding, WaitsForWhatItReads) {
   LaunchOptions options = launch_options({.ranks = GetParam()});
   for (const int stage : {1, 2, 3}) {
     options.internals.decorate = make_late_comm;
-    expect_serial({.options = options}, config_of(micro_batches()), parts_of({.stage = stage}));
+    expect_serial({.options = options}, config_of_training(micro_batches()),
+                  parts_of({.stage = stage}));
     options.internals.decorate = [](std::unique_ptr<Communicator> world) {
       return make_delayed_comm(std::move(world), 5);
     };
-    expect_serial({.options = options}, config_of(),
+    expect_serial({.options = options}, config_of_training(),
                   parts_of({.stage = stage, .gather = {.prefetch = 2}}));
   }
 }
