@@ -117,7 +117,7 @@ TEST(OneBitAdam, StepsAsItsFormulaSays) {
 }
 
 // Signs give all numbers of a block one size, also a key's bias, whose gradient is rounding noise:
-// no weight may run_onebit away for it.
+// no weight may run away for it.
 TEST(OneBitAdam, LetsNoWeightRunAway) {
   for (const DType dtype : {DType::F32, DType::BF16}) {
     TrainConfig config = config_of(dtype);

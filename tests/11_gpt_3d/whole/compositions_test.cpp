@@ -1,5 +1,5 @@
 // Techniques in one step: shards of stages, and ranks that share layers beside stages and shards.
-// Each is the serial_steps run; modules 05 and 06, which do not know of each other, test themselves
+// Each is the serial run; modules 05 and 06, which do not know of each other, test themselves
 // alone.
 #include <gtest/gtest.h>
 
