@@ -24,8 +24,9 @@ class LocalSteps final : public Reducer {
   // Throws Error for average_every < 1, and for a share that is not in [1, samples].
   LocalSteps(const Rank& rank, ParameterStore& store, const LocalOptions& options);
 
-  void finish() override;        // the gradients become the mean over this rank's samples
-  double norm() const override;  // the root of the mean of the ranks' squared norms: 8 bytes a step
+  void finish() override;  // the gradients become the mean over this rank's samples
+  // The root of the mean of the ranks' squared norms: 8 bytes a step.
+  double norm(const MeshPlace& place) const override;
   void updated() override;
 
  private:

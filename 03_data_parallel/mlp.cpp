@@ -114,10 +114,7 @@ Measured train(const Rank& rank, const Flags& flags) {
     sum->begin();
     LayerHook* const hooks[] = {sum.get()};
     forward_backward(mlp.model, inputs, targets, {}, factor, hooks);
-    {
-      const auto span = rank.trace.span("communication");
-      sum->finish();
-    }
+    sum->finish();
     {
       const auto span = rank.trace.span("optimizer");
       sgd.step({.learning_rate = 1e-3});

@@ -74,8 +74,8 @@ class SumWhileExact final : public Reducer {
   void begin() override;
   void complete(std::size_t layer) override;
   void finish() override;
-  double norm()
-      const override;  // while compressing the root of the mean of the ranks' squared norms
+  // While compressing, the root of the mean of the ranks' squared norms.
+  double norm(const MeshPlace& place) const override;
 
  private:
   bool is_compressing() const;

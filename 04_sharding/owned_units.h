@@ -50,7 +50,7 @@ class Owners final : public Reducer {
   void before_backward(std::size_t layer, const Pass& pass, Saved& saved) override;
   void after_backward(std::size_t layer, const Pass& pass) override;
   void finish() override { collect(), release(); }
-  double norm() const override;
+  double norm(const MeshPlace& place) const override;
   void updated() override { take_slices(); }
   void take_slices() override;
 

@@ -49,6 +49,7 @@ class ScatteredGradients {
   };
   void reduce(ConstView whole, View to, ops::Into into);
   void reduce_in_buckets(ConstView whole, View to, ops::Into into);
+  void wait();
 
   const Rank rank_;
   ParameterStore& store_;

@@ -27,9 +27,8 @@ struct ShardOptions {
 //   stage 1   2 Psi        gradients scattered once, updated weights gathered
 //   stage 2   (m + 1) Psi  gradients scattered in each micro-batch
 //   stage 3   3 m Psi      weights gathered for forward and again for backward, gradients
-//   scattered;
-//                          less where units stay (GatherOptions); a tied table once more, for the
-//                          head
+//                          scattered; less where units stay (GatherOptions); a tied table once
+//                          more, for the head
 class ShardedUnits final : public Reducer {
  public:
   // A store padded for rank.world, without memory for gradients from stage 2 on and for values in
@@ -49,7 +48,7 @@ class ShardedUnits final : public Reducer {
   void after_backward(std::size_t layer, const Pass& pass) override;
   void complete(std::size_t layer) override;
   void finish() override;
-  double norm() const override;
+  double norm(const MeshPlace& place) const override;
   void updated() override { take_slices(); }
   void take_slices() override;
 

@@ -18,7 +18,7 @@ enum class Weights {
   // The gradient is then of no function. To see it go wrong.
   Newest,
   // Weight stashing: the newest in forward, and the same one in backward (PipeDream, arXiv
-  // 1806.03377, section 3.3). Stages differ: of p, stage s (from 0) has seen s - p + 1 updates less
+  // 1806.03377, section 3.3). Stages differ: of p, stage s (from 0) has seen p - 1 - s updates less
   // than micro-batches.
   Stashed,
   // Vertical sync (idem): on all stages the version that stage 0 has when the micro-batch enters.

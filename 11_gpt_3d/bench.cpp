@@ -127,8 +127,9 @@ Measured measure(const Form& form, Size size, TokenView text, const PlanTable& p
       // Counted in steps of 10 ms, which may be longer than a step.
       const double others = (seconds_of_others() - others_before) / (2 * seconds);
       m.others.push_back(std::clamp(others, 0.0, 1.0));
-      m.exposed.push_back(rank.trace.seconds_by_part()["communication"]);
-      m.under_way.push_back(communication_time(rank.trace.events()).under_way);
+      const CommunicationTime communication = communication_time(rank.trace.events());
+      m.exposed.push_back(communication.exposed);
+      m.under_way.push_back(communication.under_way);
       m.ledger = rank.device.ledger();
       const CommStats::Peer after = rank.world.sent_by_family();
       m.sent = {.messages = after.messages - before.messages,

@@ -1,30 +1,20 @@
-// The norm of a gradient of which each rank of a mesh has a part.
+// The norm of a gradient of which each rank of a mesh has a part: what one rank adds to it.
 #pragma once
 
 #include <span>
 
-#include "common/comm/mesh.h"
-#include "common/core/tensor.h"
+#include "common/train/step_end.h"
 
 namespace aisc {
 
-// Some of a rank's gradients, summed over all ranks that had a share in them.
-struct HeldGradient {
-  ConstView gradient;    // F32 or F64
-  bool split_over_tp;    // tensor ranks have different parts; else they all have the same
-  bool tied = false;     // the first and the last stage have the same
-  bool sharded = false;  // data-parallel ranks have different parts; else they all have the same
-};
-
-// True on exactly one of the ranks that have the same elements: the one whose index is the lowest
-// in each direction. cp is 1.
-bool counts(const HeldGradient& held, const MeshPlace& place);
-
-// The norm of the whole model's gradient, each element of it counted once: the same on all ranks of
-// `world`, whose mesh this is. One all-reduce of one F64. Collective; a rank may hold nothing.
+// The sum of squares of those of a rank's gradients that it counts (step_end.h). Of the slices'
+// parameters some are split over tensor ranks, some are on two stages; where data-parallel ranks
+// have shards (`sharded`), these are of all of them. The root of all ranks' sums together is the
+// norm of the whole model's gradient. A rank may hold nothing: 0.
 //
 // By hand: tensor rank 0 has 3 of a matrix that is split, rank 1 has 4, and both have 12 of a bias.
-// The norm is sqrt(9 + 16 + 144) = 13; with the bias counted on both it would be 17.7.
-double mesh_norm(std::span<const HeldGradient> held, const MeshPlace& place, Communicator& world);
+// Rank 0 counts 9 + 144, rank 1 counts 16, and the norm is sqrt(169) = 13; with the bias counted on
+// both it would be 17.7.
+double own_square(std::span<const OptimizerSlice> slices, bool sharded, const MeshPlace& place);
 
 }  // namespace aisc

@@ -108,11 +108,11 @@ int generate_text(const Rank& rank, const Options& options) {
   return interrupt->requested() ? status_of_signal(interrupt->signal()) : 0;
 }
 
-// The ranks in the order that --order asks for; null: as they are.
+// The ranks of a mesh in the order that --order asks for; null: there is one direction, or none.
 std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
   const MeshOrder order = parse_order(options.order);
   const TrainConfig& c = options.train;
-  if (order == kMeshOrder) return nullptr;
+  if (order == kMeshOrder && c.pp * c.tp == 1) return nullptr;
   return placed(world, {.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp}, order);
 }
 

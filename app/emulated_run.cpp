@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,12 +49,19 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
   }
   launch(launched, [&](const Rank& own) {
     std::unique_ptr<Communicator> others;
-    if (run.runs_one())
-      others = shape.dp == run.ranks ? make_replicas(run.ranks, network, own)
-                                     : make_stage_replicas(own, shape, run.machine);
-    if (run.place) others = run.place(own.world);
-    const Rank rank{others ? *others : own.world, own.device, own.clock, own.trace};
-    Trainer trainer(rank, run.config, run.parts);
+    std::optional<StageReplicas> stage;
+    StepParts parts = run.parts;
+    if (run.place) {
+      others = run.place(own.world);
+    } else if (run.runs_one() && shape.dp == run.ranks) {
+      others = make_replicas(run.ranks, network, own);
+    } else if (run.runs_one()) {
+      stage.emplace(own, shape, run.machine);
+      parts.mesh = [&](const Rank&, const MeshShape&) { return stage->mesh(); };
+    }
+    Communicator& world = stage ? stage->world() : others ? *others : own.world;
+    const Rank rank{world, own.device, own.clock, own.trace};
+    Trainer trainer(rank, run.config, std::move(parts));
     const BatchSampler data(text, run.config.model.context, run.config.seed);
     for (int i = 1; i < run.steps; ++i) trainer.step(data);
     rank.world.barrier();
@@ -78,8 +86,9 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     result.loss = report.loss;
     result.ledger = rank.device.ledger();
     result.seconds_by_part = rank.trace.seconds_by_part();
-    result.communication_seconds = communication_time(rank.trace.events()).under_way;
-    result.exposed_seconds = result.seconds_by_part["communication"];
+    const CommunicationTime communication = communication_time(rank.trace.events());
+    result.communication_seconds = communication.under_way;
+    result.exposed_seconds = communication.exposed;
     for (const Parameter* p : trainer.parameters().parameters())
       result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
     result.elements = trainer.parameters().layout().count();

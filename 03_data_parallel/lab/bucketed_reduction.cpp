@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/bucketed_reduction.cpp (stub 563bba5e04a1).
+// Yours to write; from 03_data_parallel/solution/bucketed_reduction.cpp (stub 581bc5203315).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/bucketed_reduction.h"
 
@@ -40,6 +40,7 @@ void BucketedReduction::complete(std::size_t layer) {
 }
 
 void BucketedReduction::finish() {
+  const auto span = rank().trace.span("communication", "gradients");
   // LAB 03.5: finish
   // What has not been launched is launched now. Afterwards the gradients are read.
   throw NotImplemented("lab 03.5: finish", __FILE__, __LINE__);

@@ -122,7 +122,7 @@ double loaded_step(const Rank& rank, const TrainedParts& parts, Loader& loader,
   }
   {
     const auto s = span("norm");
-    if (!std::isfinite(parts.reducer.norm())) fail("loaded_step: gradients are not finite");
+    if (!std::isfinite(parts.reducer.norm({}))) fail("loaded_step: gradients are not finite");
   }
   {
     const auto s = span("update");

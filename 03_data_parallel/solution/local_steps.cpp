@@ -28,17 +28,19 @@ void LocalSteps::finish() {
   ops::scale(store().grads(), store().grads(), 1 / share);
 }
 
-double LocalSteps::norm() const { return root_mean_square(rank().world, Reducer::norm()); }
+double LocalSteps::norm(const MeshPlace& place) const {
+  return root_mean_square(rank().world, Reducer::norm(place));
+}
 
 // The mean of all ranks' x, weighted by their samples.
 void LocalSteps::average(View x) const {
   ops::scale(x, x,
              static_cast<double>(options_.own_samples) / static_cast<double>(options_.samples));
+  const auto span = rank().trace.span("communication", "average of all ranks");
   rank().world.all_reduce(x).wait();  // comm: each rank's part of the mean
 }
 
 void LocalSteps::updated() {
-  const auto span = rank().trace.span("communication", "average of all ranks");
   // LAB 03.8: local steps
   // > optimizer().steps() were taken so far. average(x) makes x the mean of all ranks'.
   // > It is due for each tensor of optimizer().state(), and for the weights, store().values().

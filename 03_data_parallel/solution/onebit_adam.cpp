@@ -196,8 +196,8 @@ void SumWhileExact::finish() {
   if (!is_compressing()) sum_->finish();
 }
 
-double SumWhileExact::norm() const {
-  const double own = Reducer::norm();
+double SumWhileExact::norm(const MeshPlace& place) const {
+  const double own = Reducer::norm(place);
   if (!is_compressing()) return own;
   return root_mean_square(rank().world, own * rank().world.size());
 }

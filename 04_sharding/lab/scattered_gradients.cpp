@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub 2af40b35bb4a).
+// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub 698005837c25).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/scattered_gradients.h"
 
@@ -40,7 +40,6 @@ View ScatteredGradients::shard(std::size_t unit) const {
 }
 
 void ScatteredGradients::scatter(std::size_t unit) {
-  const auto span = rank_.trace.span("communication", "gradients");
   // LAB 04.2: reduce-scatter
   // Wait for what is under way, finish(): its memory is free then. A unit that no layer wrote to
   // has no gradient yet: store_.complete_grads(unit) makes it 0. Then reduce(all of it, your
@@ -77,14 +76,20 @@ void ScatteredGradients::reduce_in_buckets(ConstView whole, View to, ops::Into i
     for (int r = 0; r < ranks; ++r)
       rank_.device.copy(in.view().flat(r * n, n), whole.flat(r * part + begin, n));
     const View arrives = into == ops::Into::Accumulate ? out.view().flat(0, n) : to.flat(begin, n);
-    rank_.world.reduce_scatter(in.view().flat(0, ranks * n), arrives)
-        .wait();  // comm: a bucket of the unit's gradients
+    sending_.work = rank_.world.reduce_scatter(  // comm: a bucket of the unit's gradients
+        in.view().flat(0, ranks * n), arrives);
+    wait();
     if (into == ops::Into::Accumulate) ops::add(to.flat(begin, n), to.flat(begin, n), arrives);
   }
 }
 
-void ScatteredGradients::finish() {
+void ScatteredGradients::wait() {
+  const auto span = rank_.trace.span("communication", "gradients");
   sending_.work.wait();
+}
+
+void ScatteredGradients::finish() {
+  wait();
   if (sending_.adds_to) ops::add(sending_.adds_to, sending_.adds_to, sending_.out);
   sending_ = {};
 }

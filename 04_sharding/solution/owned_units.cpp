@@ -128,7 +128,6 @@ void Owners::after_backward(std::size_t layer, const Pass& /*pass*/) {
 // those of later ones are added. Bytes sent, of all ranks together: (n - 1) times the unit by the
 // reduce, twice that by the all-reduce.
 void Owners::sum(std::size_t unit) {
-  const auto span = rank().trace.span("communication", "gradients");
   collect();
   store().complete_grads(unit);
   Tensor whole = store().unbind_grads(unit);
@@ -144,15 +143,18 @@ void Owners::sum(std::size_t unit) {
 }
 
 void Owners::collect() {
-  sending_.work.wait();
+  {
+    const auto span = rank().trace.span("communication", "gradients");
+    sending_.work.wait();
+  }
   if (sending_.adds_to) ops::add(sending_.adds_to, sending_.adds_to, sending_.gradients);
   sending_ = {};
 }
 
-double Owners::norm() const {
+double Owners::norm(const MeshPlace& place) const {
   std::vector<ConstView> mine;
   for (const OptimizerSlice& slice : slices())
-    if (slice.parameter->counts) mine.push_back(slice.gradient);
+    if (counts(*slice.parameter, true, place)) mine.push_back(slice.gradient);
   return norm_of_shards(rank().world, mine);
 }
 

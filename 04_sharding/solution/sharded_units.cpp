@@ -95,10 +95,10 @@ void ShardedUnits::finish() {
   if (weights_) weights_->release();
 }
 
-double ShardedUnits::norm() const {
+double ShardedUnits::norm(const MeshPlace& place) const {
   std::vector<ConstView> mine;
   for (const OptimizerSlice& slice : slices())
-    if (slice.parameter->counts) mine.push_back(slice.gradient);
+    if (counts(*slice.parameter, true, place)) mine.push_back(slice.gradient);
   return norm_of_shards(rank().world, mine);
 }
 

@@ -44,11 +44,11 @@ class GptStages final : public Stages {
     if (choice_.schedule == "2bw") return 1;
     return updates_on_its_way(choice_) ? schedule_.micro_batches : 0;
   }
-  void use(std::function<void()> update) override { update_ = std::move(update); }
 
   double run(const Model& model, std::int64_t count, const ReadMicroBatch& read, double loss_factor,
-             Hooks hooks) override {
-    return pipeline(model).run(count, read, loss_factor, hooks, update_);
+             Hooks hooks, const std::function<void()>& update) override {
+    return pipeline(model).run(count, read, loss_factor, hooks,
+                               updates() > 0 ? update : std::function<void()>());
   }
   std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
                                Hooks hooks) override {
@@ -84,7 +84,6 @@ class GptStages final : public Stages {
   const std::int64_t width_;
   const DType dtype_;
   std::vector<BlockRange> blocks_;
-  std::function<void()> update_;
   std::unique_ptr<PipelineRank> pipeline_;
 };
 

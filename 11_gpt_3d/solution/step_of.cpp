@@ -12,6 +12,8 @@
 #include "05_pipeline/list_checks.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "11_gpt_3d/mesh_norm.h"
+#include "11_gpt_3d/step_order.h"
 
 namespace aisc {
 namespace {
@@ -91,6 +93,10 @@ StepParts step_of(const Options& options) {
     parts = pipelined(choice, std::move(parts));
   }
   if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
+  if (options.train.pp * options.train.tp > 1) {
+    parts.finish = finish_step;
+    parts.own_square = own_square;
+  }
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;

@@ -1,25 +1,10 @@
 #include "11_gpt_3d/step_order.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
-#include "common/core/error.h"
 #include "common/optim/clip.h"
 
 namespace aisc {
-namespace {
-
-// Throws Error, which says that no weight has moved.
-void require_finite(double norm) {
-  if (!std::isfinite(norm))
-    fail(
-        fmt::format("the norm of the gradients is {}, expected a finite number; all weights are as "
-                    "they were",
-                    norm));
-}
-
-}  // namespace
 
 double finish_step(StepEnd& step, double clip) {
   // LAB 11.2: order of a step
@@ -30,7 +15,7 @@ double finish_step(StepEnd& step, double clip) {
   step.sum_over_data_ranks();
   step.sum_tied_tables();
   const double norm = std::sqrt(step.sum_over_world(step.own_square()));
-  require_finite(norm);
+  step.require_finite(norm);
   step.update(clip_factor(norm, clip));
   step.gather_weights();
   return norm;

@@ -351,9 +351,13 @@ void Communicator::barrier() { start({.call = {.op = CommOp::Barrier}}, 0).wait(
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string name) {
   count_call(CommOp::Split, 0);
-  std::unique_ptr<Communicator> part = do_split(color, key, std::move(name));
-  if (part) part->family_ = family_;
+  std::unique_ptr<Communicator> part = adopt(do_split(color, key, std::move(name)));
   if (part && plans_) part->plans_ = std::make_unique<PlanTable>(*plans_);
+  return part;
+}
+
+std::unique_ptr<Communicator> Communicator::adopt(std::unique_ptr<Communicator> part) const {
+  if (part) part->family_ = family_;
   return part;
 }
 

@@ -124,6 +124,8 @@ class Communicator {
   // this rank takes no part and gets nullptr. The name appears in every error. The algorithms in
   // use are inherited.
   std::unique_ptr<Communicator> split(int color, int key, std::string name);
+  // What `part` sends from now on counts as that of one that was split from this.
+  std::unique_ptr<Communicator> adopt(std::unique_ptr<Communicator> part) const;
 
   // From now on collectives run by these plans; an operation without one runs as the backend does
   // it best. Must be the same on all ranks.

@@ -32,7 +32,7 @@ struct Direction {
   }
 };
 
-// In the order in which every rank makes its communicators.
+// As MeshGroup has them: the order in which every rank makes its communicators.
 constexpr Direction kDirections[] = {
     {"tp", [](MeshPlace& p, const MeshShape&) { p.tp = 0; }},
     {"cp", [](MeshPlace& p, const MeshShape&) { p.cp = 0; }},
@@ -115,15 +115,21 @@ std::string mesh_table(const MeshShape& shape, int ranks_per_node) {
   return text;
 }
 
-Mesh::Mesh(Communicator& world, const MeshShape& shape) : shape_(shape) {
+Mesh::Mesh(Communicator& world, const MeshShape& shape)
+    : Mesh(world, shape, [&](MeshGroup group) {
+        const Direction& direction = kDirections[static_cast<std::size_t>(group)];
+        const int first = direction.first_rank(place_of(world.rank(), shape), shape);
+        return world.split(first, world.rank(), direction.name);  // in no group: nullptr
+      }) {}
+
+Mesh::Mesh(Communicator& world, const MeshShape& shape, const MakeGroup& make) : shape_(shape) {
   check_mesh(shape, world.size());
   place_ = place_of(world.rank(), shape);
   std::unique_ptr<Communicator>* const made[] = {
       &tp_, &cp_, &dp_, &pp_, &ep_, &gradients_, &expert_gradients_, &embedding_};
   static_assert(std::size(made) == std::size(kDirections));
   for (std::size_t i = 0; i < std::size(made); ++i)
-    *made[i] =
-        world.split(kDirections[i].first_rank(place_, shape), world.rank(), kDirections[i].name);
+    *made[i] = world.adopt(make(static_cast<MeshGroup>(i)));
 }
 
 Mesh::~Mesh() = default;

@@ -2,6 +2,7 @@
 // expert parallelism, and a communicator for each direction.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -32,10 +33,17 @@ void check_mesh(const MeshShape& shape, int ranks);
 // ranks_per_node > 0 marks where nodes begin and which groups leave a node.
 std::string mesh_table(const MeshShape& shape, int ranks_per_node = 0);
 
+enum class MeshGroup { Tp, Cp, Dp, Pp, Ep, Gradients, ExpertGradients, Embedding };
+
 class Mesh {
  public:
   // Collective: all ranks of `world` with the same shape. Throws as check_mesh does.
   Mesh(Communicator& world, const MeshShape& shape);
+  // With groups from elsewhere than world.split(), as where few ranks run in place of many
+  // (model/stage_replicas.h). nullptr: this rank is in none, as those between the first and the
+  // last stage are in no Embedding.
+  using MakeGroup = std::function<std::unique_ptr<Communicator>(MeshGroup group)>;
+  Mesh(Communicator& world, const MeshShape& shape, const MakeGroup& make);
   ~Mesh();
 
   const MeshShape& shape() const { return shape_; }

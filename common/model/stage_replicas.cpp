@@ -12,20 +12,17 @@
 namespace aisc {
 namespace {
 
-class StageReplicas final : public Communicator {
+class World final : public Communicator {
  public:
-  StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine)
+  World(const Rank& stage, const MeshShape& shape, const Network& network)
       : Communicator(stage.world.rank() * shape.dp * shape.tp, shape.ranks(), "world"),
-        stage_(stage),
-        shape_(shape),
-        tp_network_(network_of_every(machine, 1)),
-        dp_network_(network_of_every(machine, shape.tp)),
-        of_a_stage_(make_replicas(shape.dp * shape.tp, tp_network_, stage)) {}
+        stages_(stage.world),
+        of_a_stage_(make_replicas(shape.dp * shape.tp, network, stage)) {}
 
  private:
   Work do_collective(Collective c) override {
     if (c.call.op != CommOp::AllReduce && c.call.op != CommOp::Barrier) refuse(c.call);
-    for (Communicator* ranks : {of_a_stage_.get(), &stage_.world}) {
+    for (Communicator* ranks : {of_a_stage_.get(), &stages_}) {
       if (c.call.op == CommOp::Barrier)
         ranks->barrier();
       else
@@ -34,17 +31,9 @@ class StageReplicas final : public Communicator {
     return {};
   }
 
-  std::unique_ptr<Communicator> do_split(int color, int key, std::string name) override {
-    if (name == "pp" || name == "embedding") return stage_.world.split(color, key, std::move(name));
-    const auto replicas = [&](int size, const Network& network) {
-      return make_replicas(size, network, stage_, default_plans(), name);
-    };
-    if (name == "tp") return replicas(shape_.tp, tp_network_);
-    if (name == "dp" || name == "grad" || name == "expert_grad")
-      return replicas(shape_.dp, dp_network_);
-    return replicas(1, tp_network_);  // cp, ep
+  std::unique_ptr<Communicator> do_split(int, int, std::string) override {
+    refuse({.op = CommOp::Split});
   }
-
   Work do_exchange(const Call& call, std::span<const Transfer>) override { refuse(call); }
   Work do_plan(Collective c, Plan) override { refuse(c.call); }
 
@@ -52,11 +41,26 @@ class StageReplicas final : public Communicator {
     fail(where(call.op) + "one rank a stage runs in place of all");
   }
 
-  const Rank stage_;
-  const MeshShape shape_;
-  const Network tp_network_, dp_network_;
+  Communicator& stages_;
   const std::unique_ptr<Communicator> of_a_stage_;
 };
+
+const MeshShape& checked(const Rank& stage, const MeshShape& shape, const Machine& machine) {
+  check_mesh(shape, shape.ranks());
+  if (shape.cp * shape.ep > 1)
+    fail(fmt::format("mesh: one rank a stage may run where cp and ep are 1, found {} and {}",
+                     shape.cp, shape.ep));
+  if (stage.world.size() != shape.pp)
+    fail(fmt::format("mesh: {} ranks run, expected one for each of {} stages", stage.world.size(),
+                     shape.pp));
+  if (!are_alike(shape, machine))
+    fail(
+        fmt::format("mesh: tp {} on nodes of {}: one rank may run for all where groups of tp lie "
+                    "alike, expected a divisor or a multiple",
+                    shape.tp, machine.ranks_per_node));
+  machine.network(shape.ranks());  // are there so many?
+  return shape;
+}
 
 }  // namespace
 
@@ -75,22 +79,47 @@ bool are_alike(const MeshShape& shape, const Machine& machine) {
   return machine.ranks_per_node % shape.tp == 0 || shape.tp % machine.ranks_per_node == 0;
 }
 
-std::unique_ptr<Communicator> make_stage_replicas(const Rank& stage, const MeshShape& shape,
-                                                  const Machine& machine) {
-  check_mesh(shape, shape.ranks());
-  if (shape.cp * shape.ep > 1)
-    fail(fmt::format("mesh: one rank a stage may run where cp and ep are 1, found {} and {}",
-                     shape.cp, shape.ep));
-  if (stage.world.size() != shape.pp)
-    fail(fmt::format("mesh: {} ranks run, expected one for each of {} stages", stage.world.size(),
-                     shape.pp));
-  if (!are_alike(shape, machine))
-    fail(
-        fmt::format("mesh: tp {} on nodes of {}: one rank may run for all where groups of tp lie "
-                    "alike, expected a divisor or a multiple",
-                    shape.tp, machine.ranks_per_node));
-  machine.network(shape.ranks());  // are there so many?
-  return std::make_unique<StageReplicas>(stage, shape, machine);
+StageReplicas::StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine)
+    : stage_(stage),
+      shape_(checked(stage, shape, machine)),
+      tp_network_(network_of_every(machine, 1)),
+      dp_network_(network_of_every(machine, shape.tp)),
+      world_(std::make_unique<World>(stage, shape, tp_network_)) {}
+
+StageReplicas::~StageReplicas() = default;
+
+std::unique_ptr<Mesh> StageReplicas::mesh() {
+  const auto replicas = [&](int size, const Network& network, const char* name) {
+    return make_replicas(size, network, stage_, default_plans(), name);
+  };
+  const auto stages = [&](bool here, const char* name) {
+    const int rank = stage_.world.rank();
+    return stage_.world.split(here ? 0 : -1, rank, name);
+  };
+  return std::make_unique<Mesh>(
+      *world_, shape_, [&](MeshGroup group) -> std::unique_ptr<Communicator> {
+        switch (group) {
+          case MeshGroup::Tp:
+            return replicas(shape_.tp, tp_network_, "tp");
+          case MeshGroup::Dp:
+            return replicas(shape_.dp, dp_network_, "dp");
+          case MeshGroup::Gradients:
+            return replicas(shape_.dp, dp_network_, "grad");
+          case MeshGroup::ExpertGradients:
+            return replicas(shape_.dp, dp_network_, "expert_grad");
+          case MeshGroup::Pp:
+            return stages(true, "pp");
+          case MeshGroup::Embedding: {
+            const int rank = stage_.world.rank();
+            return stages(rank == 0 || rank == shape_.pp - 1, "embedding");
+          }
+          case MeshGroup::Cp:
+            return replicas(1, tp_network_, "cp");
+          case MeshGroup::Ep:
+            return replicas(1, tp_network_, "ep");
+        }
+        return nullptr;
+      });
 }
 
 }  // namespace aisc

@@ -16,17 +16,29 @@ Network network_of_every(const Machine& machine, int stride);
 // True: every group of tp lies in one node, or in the same number of whole ones.
 bool are_alike(const MeshShape& shape, const Machine& machine);
 
-// The world of a mesh of dp * pp * tp ranks of which one rank a stage runs, in virtual time and
-// without numbers, where all others do the same as the one of their stage: data-parallel replicas
-// with equal shares of a batch, and parts of layers. `stage` is one of pp ranks that were launched
-// on network_of_every(machine, dp * tp). A Mesh of this shape splits it into its directions: those
-// of a stage are replicas (replicas.h), each on its links as if it were alone there; that of the
-// pipeline is the launched ranks. The world's own collectives, which are of a few bytes, are taken
-// by the ranks of each stage, then by the stages.
-//
-// Throws Error for cp or ep above 1, for tp whose groups lie in one node here and in two there
-// (are_alike), and for any other split. The machine must outlive it.
-std::unique_ptr<Communicator> make_stage_replicas(const Rank& stage, const MeshShape& shape,
-                                                  const Machine& machine);
+// A mesh of dp * pp * tp ranks of which one rank a stage runs, in virtual time and without numbers,
+// where all others do the same as the one of their stage: data-parallel replicas with equal shares
+// of a batch, and parts of layers.
+class StageReplicas {
+ public:
+  // `stage` is one of pp ranks that were launched on network_of_every(machine, dp * tp). Throws
+  // Error for cp or ep above 1, and for tp whose groups lie in one node here and in two there
+  // (are_alike). Rank and machine must outlive it, and it what it makes.
+  StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine);
+  ~StageReplicas();
+
+  // Of all ranks. Its own collectives, which are of a few bytes, are taken by the ranks of each
+  // stage, then by the stages; it sums and waits, and throws Error for anything else.
+  Communicator& world() { return *world_; }
+  // Its directions: those of a stage are replicas (replicas.h), each on its links as if it were
+  // alone there; that of the pipeline is the launched ranks. Collective among these.
+  std::unique_ptr<Mesh> mesh();
+
+ private:
+  const Rank stage_;
+  const MeshShape shape_;
+  const Network tp_network_, dp_network_;
+  std::unique_ptr<Communicator> world_;
+};
 
 }  // namespace aisc

@@ -101,7 +101,6 @@ GptParts gpt2_parts() {
 Parameter last_table(const GptParts::Wanted& wanted) {
   Parameter table = wanted.parts.table(wanted);
   table.tied = Tied::Last;
-  table.counts = false;
   return table;
 }
 

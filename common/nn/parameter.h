@@ -43,8 +43,6 @@ struct Parameter {
   bool decay = false;  // weight decay: matrices yes, biases and norms no
   Sync sync = Sync::Data;
   Tied tied = Tied::No;
-  bool counts = true;  // false: another stage or tensor rank, which has it too, counts it in norms
-                       // and saves it
 
   // What a store has bound: (shape), in the model's type; of the gradient that or a longer one.
   // Both throw Error naming the parameter while nothing is bound.

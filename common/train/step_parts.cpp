@@ -18,16 +18,17 @@ double one_after_another(const Rank& rank, const Model& model, std::int64_t coun
   return loss;
 }
 
-double Reducer::norm() const {
+double Reducer::norm(const MeshPlace& place) const {
   std::vector<ConstView> counted;
   for (const Parameter* p : store_.parameters())
-    if (p->counts) counted.push_back(p->grad());
+    if (counts(*p, divides(), place)) counted.push_back(p->grad());
   if (counted.size() == store_.parameters().size()) counted = {store_.grads()};  // as one
   return global_norm(counted);
 }
 
 void SumAtTheEnd::finish() {
   store().complete_grads();
+  const auto span = rank().trace.span("communication", "gradients");
   rank().world.all_reduce(store().grads()).wait();  // comm: all gradients, once a step
 }
 

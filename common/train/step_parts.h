@@ -14,6 +14,7 @@
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
+#include "common/train/step_end.h"
 
 namespace aisc {
 
@@ -39,12 +40,12 @@ class Stages {
  public:
   virtual ~Stages() = default;
   virtual std::vector<BlockRange> blocks() const = 0;  // of this rank's stages
-  // As a MicroBatchLoop. The losses are the last stage's; elsewhere they are 0.
+  // As a MicroBatchLoop. The losses are the last stage's; elsewhere they are 0. `update` is called
+  // updates() times.
   virtual double run(const Model& model, std::int64_t count, const ReadMicroBatch& read,
-                     double loss_factor, Hooks hooks) = 0;
-  // How often run() calls this, of schedules that update weights on their way; else 0.
+                     double loss_factor, Hooks hooks, const std::function<void()>& update) = 0;
+  // Of schedules that update weights on their way; else 0.
   virtual int updates() const { return 0; }
-  virtual void use(std::function<void()> /*update*/) {}
   // The sum of the losses of each of these windows, without gradients: likewise the last stage's.
   virtual std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
                                        Hooks hooks) = 0;
@@ -75,9 +76,8 @@ class Reducer : public LayerHook {
 
   virtual void begin() {}     // before the first micro-batch of a step
   virtual void finish() = 0;  // after the last: now the slices' gradients are the update's
-  // Of the gradients of finish(), without those that another rank counts (Parameter::counts); the
-  // same on all ranks.
-  virtual double norm() const;
+  // Of the gradients of finish() that count at this place, of all these ranks together.
+  virtual double norm(const MeshPlace& place) const;
   virtual void updated() {}  // after the update
   // After the slices' weights were filled from elsewhere: now the model has them. Collective.
   virtual void take_slices() {}
@@ -102,7 +102,8 @@ class SumAtTheEnd final : public Reducer {
 
 struct TrainConfig;
 
-// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, one_after_another.
+// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, one_after_another,
+// finish_in_order.
 struct StepParts {
   // Of the reducer's slices. `mesh` is null where every rank has whole layers of the whole model.
   std::function<std::unique_ptr<Optimizer>(const Rank& rank, Mesh* mesh, ParameterStore& store,
@@ -113,10 +114,17 @@ struct StepParts {
                                          ParameterStore& store)>
       reducer = {};
   MicroBatchLoop loop = {};
+  FinishStep finish = {};
+  // Of a mesh, in place of Reducer::norm: what it returns is summed over the ranks that have
+  // different parts. Without shards all data-parallel ranks count, each for its own tensor ranks
+  // and stages.
+  OwnSquare own_square = {};
   // Of a pipeline (TrainConfig::pp), in place of the loop; empty: each rank has the whole model.
   // Reducer and optimizer are then those of the ranks that have the same stages.
   std::function<std::unique_ptr<Stages>(const Rank& rank, Mesh& mesh, const TrainConfig& config)>
       stages = {};
+  // The mesh of config.pp * config.tp ranks and data-parallel ones; empty: Mesh(rank.world, shape).
+  std::function<std::unique_ptr<Mesh>(const Rank& rank, const MeshShape& shape)> mesh = {};
   // Of tensor parallelism (TrainConfig::tp): these parts of a model as a rank of `tp` has them.
   std::function<GptParts(GptParts parts, Communicator& tp)> split = {};
   // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there

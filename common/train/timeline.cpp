@@ -169,19 +169,23 @@ std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& t
 }
 
 CommunicationTime communication_time(std::span<const TraceEvent> events) {
-  std::vector<std::pair<double, double>> spans;  // of lanes beside the threads
-  CommunicationTime time;
+  using Spans = std::vector<std::pair<double, double>>;
+  Spans beside, waiting;
   for (const TraceEvent& event : events) {
-    if (event.lane > 0) spans.emplace_back(event.begin_seconds, event.end_seconds);
-    if (event.part == "communication") time.waited += event.end_seconds - event.begin_seconds;
+    if (event.lane > 0) beside.emplace_back(event.begin_seconds, event.end_seconds);
+    if (event.part == "communication") waiting.emplace_back(event.begin_seconds, event.end_seconds);
   }
-  std::sort(spans.begin(), spans.end());
-  double until = 0;
-  for (const auto& [begin, end] : spans) {
-    time.under_way += std::max(0.0, end - std::max(begin, until));
-    until = std::max(until, end);
-  }
-  return time;
+  // Spans by their begin: what lies before `until` is counted.
+  const auto covered = [](Spans spans) {
+    std::sort(spans.begin(), spans.end());
+    double seconds = 0, until = 0;
+    for (const auto& [begin, end] : spans) {
+      seconds += std::max(0.0, end - std::max(begin, until));
+      until = std::max(until, end);
+    }
+    return seconds;
+  };
+  return {.under_way = covered(std::move(beside)), .exposed = covered(std::move(waiting))};
 }
 
 std::string bytes_table(const Ledger& ledger, std::span<const PredictedBytes> predicted) {

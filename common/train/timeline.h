@@ -26,11 +26,12 @@ std::string timeline_text(std::span<const TimelineRow> rows, int columns = 100);
 // The same as a picture that stands alone, inner spans over outer ones, coloured by part.
 std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& title);
 
-// Of what a rank's trace has recorded.
+// Of what a rank's trace has recorded. Spans of the part "communication" have nothing in them that
+// computes, so that their seconds are those of Trace::seconds_by_part().
 struct CommunicationTime {
   double under_way = 0;  // seconds in which something was on a lane beside its thread
-  double waited = 0;     // in which its thread did nothing but communicate: spans of that part
-  double hidden() const { return std::max(0.0, under_way - waited); }
+  double exposed = 0;    // in which its thread did nothing but communicate
+  double hidden() const { return std::max(0.0, under_way - exposed); }
 };
 CommunicationTime communication_time(std::span<const TraceEvent> events);
 

@@ -37,6 +37,11 @@ StepParts completed(StepParts parts) {
   if (!parts.optimizer) parts.optimizer = adamw;
   if (!parts.reducer) parts.reducer = sum_at_the_end;
   if (!parts.loop) parts.loop = one_after_another;
+  if (!parts.finish) parts.finish = finish_in_order;
+  if (!parts.mesh)
+    parts.mesh = [](const Rank& rank, const MeshShape& shape) {
+      return std::make_unique<Mesh>(rank.world, shape);
+    };
   return parts;
 }
 
@@ -50,23 +55,11 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
   given(config.pp, "pp", static_cast<bool>(parts.stages), "stages are given");
   given(config.tp, "tp", static_cast<bool>(parts.split), "split of layers is given");
   if (config.pp == 1 && config.tp == 1) return nullptr;
-  return std::make_unique<Mesh>(
-      rank.world,
-      MeshShape{.dp = config.data_ranks(rank.world.size()), .pp = config.pp, .tp = config.tp});
+  return parts.mesh(rank,
+                    {.dp = config.data_ranks(rank.world.size()), .pp = config.pp, .tp = config.tp});
 }
 
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
-
-// Steps are counted from 1 where a person reads them.
-void require_finite(std::int64_t step, const StepReport& report, const char* clipping) {
-  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) return;
-  fail(fmt::format(
-      "step {}: the loss is {} and the norm of the gradients {}. The usual causes: a learning rate "
-      "that is too high (it is {:.3g} in this step; try a third of it, or a longer warm-up), {}or "
-      "too short a precision (try --precision f32)",
-      step + 1, in_words(report.loss), in_words(report.gradient_norm), report.learning_rate,
-      clipping));
-}
 
 }  // namespace
 
@@ -104,20 +97,16 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
 
 Model Trainer::make_model() const {
   const GptParts whole = gpt2_parts();
-  Model model =
-      make_gpt(rank_, config_.model,
-               config_.recompute.parts(parts_.split ? parts_.split(whole, mesh_->tp()) : whole),
-               stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
-  // What tensor ranks do not share they all have, and the first counts it.
-  if (mesh_ && mesh_->place().tp > 0)
-    for (const Unit& unit : make_units(model))
-      for (Parameter* p : unit.parameters) p->counts = p->counts && p->split_dim >= 0;
-  return model;
+  return make_gpt(rank_, config_.model,
+                  config_.recompute.parts(parts_.split ? parts_.split(whole, mesh_->tp()) : whole),
+                  stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
 }
 
 bool Trainer::writes(const OptimizerSlice& slice) const {
-  return (reducer_->divides() || data_.world.rank() == 0) &&
-         !(slice.parameter && !slice.parameter->counts);
+  MeshPlace place = mesh_ ? mesh_->place() : MeshPlace{};
+  place.dp = data_.world.rank();
+  return slice.parameter ? counts(*slice.parameter, reducer_->divides(), place)
+                         : reducer_->divides() || place.dp == 0;
 }
 
 void Trainer::resume(std::int64_t steps, std::int64_t samples,
@@ -129,78 +118,112 @@ void Trainer::resume(std::int64_t steps, std::int64_t samples,
 }
 
 StepReport Trainer::step(const BatchSampler& data) {
-  const std::int64_t step = steps_taken();
-  const auto tokens = static_cast<double>(config_.batch * config_.model.context);
-  StepReport report{.loss = 0, .learning_rate = schedule_.at(step), .gradient_norm = 0};
+  updates_on_the_way_ = 0;
+  report_ = {.loss = 0, .learning_rate = schedule_.at(steps_), .gradient_norm = 0};
   store_.clear_grads();
   reducer_->begin();
-  const bool updates = stages_ && stages_->updates() > 0;  // on their way
-  if (updates)
-    stages_->use([&] {
-      sum_gradients();
-      // One update comes behind all micro-batches, and may wait for the norm of all stages.
-      const bool clips = stages_->updates() == 1 && config_.clip > 0;
-      update({.learning_rate = report.learning_rate,
-              .gradient_scale = clips ? clip_factor(norm(), config_.clip) : 1.0});
-      store_.clear_grads();
-      reducer_->begin();
-    });
-  report.loss = run_micro_batches(data, tokens) / tokens;
-  if (!counts_losses()) report.loss = 0;
-  {
-    const auto span = rank_.trace.span("communication", "sum over ranks");
-    CpuDevice host;
-    const View loss(&report.loss, {1}, DType::F64, host);
-    Work sum = rank_.world.all_reduce(loss);  // comm: 8 bytes, so that all report the same
-    if (!updates) sum_gradients();
-    sum.wait();
+  report_.loss = run_micro_batches(data);
+  if (!counts_losses()) report_.loss = 0;
+  const View loss(&report_.loss, {1}, DType::F64, host_);
+  loss_sum_ = rank_.world.all_reduce(loss);  // comm: 8 bytes, so that all report the same
+  if (stages_ && stages_->updates() > 0) {
+    wait_for_loss();
+    require_finite(std::sqrt(sum_over_world(last_square_)));
+  } else {
+    parts_.finish(*this, config_.clip);
   }
-  report.gradient_norm = norm();
-  const bool might_clip = config_.clip == 0 && updates_per_step() == 1;
-  require_finite(step, report, might_clip ? "no clipping (--clip 1), " : "");
-  if (!updates)
-    update({.learning_rate = report.learning_rate,
-            .gradient_scale = clip_factor(report.gradient_norm, config_.clip)});
   ++steps_;
   samples_ += config_.batch;
-  return report;
+  return report_;
 }
 
-double Trainer::run_micro_batches(const BatchSampler& data, double tokens) {
+double Trainer::run_micro_batches(const BatchSampler& data) {
+  const auto tokens = static_cast<double>(config_.batch * config_.model.context);
   const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
-  if (stages_)
-    return stages_->run(model_, config_.micro_batches, read, updates_per_step() / tokens, hooks_);
-  return parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks_);
+  const auto run = [&] {
+    if (!stages_)
+      return parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks_);
+    return stages_->run(model_, config_.micro_batches, read, updates_per_step() / tokens, hooks_,
+                        [this] { update_on_the_way(); });
+  };
+  return run() / tokens;
 }
 
-// Over the ranks that hold the same, and then over the two tables that are one.
-void Trainer::sum_gradients() {
-  reducer_->finish();
+// One update comes behind all micro-batches, and may wait for the norm of all stages. Of several
+// none does: each stage goes on as soon as its own gradients are there.
+void Trainer::update_on_the_way() {
+  sum_over_data_ranks();
+  sum_tied_tables();
+  if (++updates_on_the_way_ == stages_->updates()) last_square_ = own_square();
+  const bool clips = stages_->updates() == 1 && config_.clip > 0;
+  update(clips ? clip_factor(std::sqrt(sum_over_world(last_square_)), config_.clip) : 1.0);
+  gather_weights();
+  store_.clear_grads();
+  reducer_->begin();
+}
+
+void Trainer::sum_over_data_ranks() { reducer_->finish(); }
+
+void Trainer::sum_tied_tables() {
   if (!mesh_ || !mesh_->embedding()) return;
+  const auto span = rank_.trace.span("communication", "tied table");
   for (const OptimizerSlice& slice : optimizer_->slices())
     if (slice.parameter && slice.parameter->tied != Tied::No)
       mesh_->embedding()->all_reduce(slice.gradient).wait();  // comm: the table's, of two stages
 }
 
-double Trainer::norm() const {
-  const auto span = rank_.trace.span("clip");
-  double norm = reducer_->norm();
-  if (!mesh_) return norm;
-  double square = norm * norm;
-  CpuDevice host;
-  const View sum(&square, {1}, DType::F64, host);
-  mesh_->pp().all_reduce(sum).wait();  // comm: 8 bytes, the stages'
-  mesh_->tp().all_reduce(sum).wait();  // comm: 8 bytes, the parts of layers'
-  return std::sqrt(square);
+// Where every data-parallel rank has all of the sums, each of them counts them: they are added up
+// over the other directions alone.
+MeshPlace Trainer::counting_place() const {
+  MeshPlace place = mesh_ ? mesh_->place() : MeshPlace{};
+  place.dp = 0;
+  return place;
 }
 
-void Trainer::update(const OptimizerStep& step) {
-  {
-    const auto span = rank_.trace.span("optimizer");
-    optimizer_->step(step);
-  }
-  reducer_->updated();
+void Trainer::wait_for_loss() {
+  const auto span = rank_.trace.span("communication", "loss");
+  loss_sum_.wait();
 }
+
+double Trainer::own_square() {
+  wait_for_loss();
+  const auto span = rank_.trace.span("clip");
+  if (mesh_ && parts_.own_square)
+    return parts_.own_square(optimizer_->slices(), reducer_->divides(), counting_place());
+  const double norm = reducer_->norm(counting_place());
+  return norm * norm;
+}
+
+double Trainer::sum_over_world(double own) {
+  if (!mesh_) return own;  // Reducer::norm is that of all data-parallel ranks
+  const auto span = rank_.trace.span("communication", "norm");
+  const View sum(&own, {1}, DType::F64, host_);
+  if (parts_.own_square && reducer_->divides())
+    data_.world.all_reduce(sum).wait();  // comm: 8 bytes, the shards'
+  mesh_->pp().all_reduce(sum).wait();    // comm: 8 bytes, the stages'
+  mesh_->tp().all_reduce(sum).wait();    // comm: 8 bytes, the parts of layers'
+  return own;
+}
+
+// Steps are counted from 1 where a person reads them.
+void Trainer::require_finite(double norm) {
+  report_.gradient_norm = norm;
+  if (std::isfinite(report_.loss) && std::isfinite(norm)) return;
+  const bool might_clip = config_.clip == 0 && updates_per_step() == 1;
+  fail(fmt::format(
+      "step {}: the loss is {} and the norm of the gradients {}. The usual causes: a learning rate "
+      "that is too high (it is {:.3g} in this step; try a third of it, or a longer warm-up), {}or "
+      "too short a precision (try --precision f32)",
+      steps_ + 1, in_words(report_.loss), in_words(norm), report_.learning_rate,
+      might_clip ? "no clipping (--clip 1), " : ""));
+}
+
+void Trainer::update(double gradient_scale) {
+  const auto span = rank_.trace.span("optimizer");
+  optimizer_->step({.learning_rate = report_.learning_rate, .gradient_scale = gradient_scale});
+}
+
+void Trainer::gather_weights() { reducer_->updated(); }
 
 MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const {
   const auto span = rank_.trace.span("data");

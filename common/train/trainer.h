@@ -33,7 +33,7 @@ struct StepReport {
   double gradient_norm;  // before clipping
 };
 
-class Trainer {
+class Trainer : private StepEnd {
  public:
   // Draws the parameters from config.seed, the same on all ranks of rank.world. Throws Error for
   // sizes that do not fit together or leave a rank without samples.
@@ -86,10 +86,18 @@ class Trainer {
   // Tensor ranks compute the same losses: one of them counts them.
   bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }
   MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
-  double run_micro_batches(const BatchSampler& data, double tokens);
-  void sum_gradients();
-  double norm() const;
-  void update(const OptimizerStep& step);
+  double run_micro_batches(const BatchSampler& data);
+  void update_on_the_way();
+  MeshPlace counting_place() const;
+  void wait_for_loss();
+  void sum_over_tensor_ranks() override {}  // what they have whole they see whole, too
+  void sum_over_data_ranks() override;
+  void sum_tied_tables() override;
+  double own_square() override;
+  double sum_over_world(double own) override;
+  void require_finite(double norm) override;
+  void update(double gradient_scale) override;
+  void gather_weights() override;
   std::vector<double> losses_of(std::span<const Batch> windows) const;
   int updates_per_step() const { return stages_ ? std::max(1, stages_->updates()) : 1; }
   std::int64_t missing_passes(std::size_t own) const;
@@ -107,6 +115,12 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<LayerHook*> hooks_;
   std::int64_t steps_ = 0, samples_ = 0;
+  // Of the step under way.
+  CpuDevice host_;
+  StepReport report_{};
+  Work loss_sum_;  // of all ranks' report_.loss
+  int updates_on_the_way_ = 0;
+  double last_square_ = 0;  // own_square() of the last of them
 };
 
 }  // namespace aisc

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/comm/launch.h"
+#include "common/core/error.h"
 #include "tests/11_gpt_3d/counted_places.h"
 #include "tests/11_gpt_3d/toy_mesh.h"
 #include "tests/support/message_of.h"
@@ -49,6 +50,9 @@ class Recorder final : public StepEnd {
     calls.push_back("sum_over_world");
     summed = own;
     return sum_(own);
+  }
+  void require_finite(double norm) override {
+    if (!std::isfinite(norm)) fail(fmt::format("the norm of the gradients is {}", norm));
   }
   void update(double gradient_scale) override {
     calls.push_back("update");

@@ -9,6 +9,7 @@
 
 #include "11_gpt_3d/step_order.h"
 #include "common/comm/mesh.h"
+#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "tests/support/drawn.h"
 #include "tests/support/tensors.h"
@@ -144,6 +145,9 @@ class RankStep final : public StepEnd {
     const Tensor sum = from_doubles({own}, {1}, DType::F64, rank_.device);
     rank_.world.all_reduce(sum).wait();
     return to_doubles(sum).front();
+  }
+  void require_finite(double norm) override {
+    if (!std::isfinite(norm)) fail("the norm is not finite");
   }
   void update(double gradient_scale) override {
     for (Held& h : held_) {

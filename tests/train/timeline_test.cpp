@@ -83,16 +83,17 @@ TEST(BytesTable, PutsTheFormulaBesideTheLedger) {
             "activations    -                                       -        256 B        -\n");
 }
 
-// On the lane [1, 4) and [6, 8); the thread waits in [3, 4) and, inside of another span, in [7, 8).
+// On the lanes [1, 4) and [6, 8); the thread waits in [3, 4) and, inside of another span, in [7,
+// 8), of which a part has a span of its own.
 TEST(CommunicationTime, IsHiddenWhereNobodyWaits) {
   const std::vector<TraceEvent> events = {
-      {"product", "product", 0, 3, 0},    {"all_reduce", "world", 1, 4, 1},
-      {"sum", "communication", 3, 4, 0},  {"all_reduce", "world", 6, 7.5, 1},
-      {"all_reduce", "world", 7, 8, 2},   {"signs", "communication", 7, 8, 0},
-      {"optimizer", "optimizer", 5, 9, 0}};
+      {"product", "product", 0, 3, 0},      {"all_reduce", "world", 1, 4, 1},
+      {"sum", "communication", 3, 4, 0},    {"all_reduce", "world", 6, 7.5, 1},
+      {"all_reduce", "world", 7, 8, 2},     {"signs", "communication", 7, 8, 0},
+      {"bits", "communication", 7, 7.5, 0}, {"optimizer", "optimizer", 5, 9, 0}};
   const CommunicationTime time = communication_time(events);
   EXPECT_EQ(time.under_way, 5);
-  EXPECT_EQ(time.waited, 2);
+  EXPECT_EQ(time.exposed, 2);
   EXPECT_EQ(time.hidden(), 3);
   EXPECT_EQ(communication_time({}).hidden(), 0);
 }

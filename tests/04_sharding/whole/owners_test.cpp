@@ -243,13 +243,13 @@ TEST(OwnersStep, MemoryIsTheOwnUnitsAndTheSchedule) {
       });
 }
 
-// Neither with owners nor in slices: another stage or tensor rank, which has it too, counts it.
+// Neither with owners nor in slices: another stage, which has it too, counts it.
 TEST(OwnersStep, NormIsOfWhatCountsHere) {
   for (const int ranks : {1, 2, 3})
     launch(late(ranks), [&](const Rank& rank) {
       for (const StepParts& parts : {owned(), sharded({.stage = 3})}) {
         ToyRun run(rank, odd_layers(), parts);
-        run.toy.store->parameters()[1]->counts = false;
+        run.toy.store->parameters()[1]->tied = Tied::Last;
         run.step(1);
         double squares = 0;
         for (const std::size_t unit : {0, 2, 3}) {
@@ -257,7 +257,7 @@ TEST(OwnersStep, NormIsOfWhatCountsHere) {
           for (int r = 0; r < ranks; ++r) sum += toy::gradient(r, unit, 0);
           squares += static_cast<double>(run.toy.sizes[unit].count) * sum * sum;
         }
-        EXPECT_EQ(run.reducer->norm(), std::sqrt(squares)) << ranks << " ranks";
+        EXPECT_EQ(run.reducer->norm({}), std::sqrt(squares)) << ranks << " ranks";
       }
     });
 }

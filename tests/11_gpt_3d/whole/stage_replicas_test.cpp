@@ -57,9 +57,9 @@ struct ReplicasCase {
   int zero = 0;
   double tolerance = 0.01;  // of seconds
 };
-class StageReplicas : public ::testing::TestWithParam<ReplicasCase> {};
+class OneRankAStage : public ::testing::TestWithParam<ReplicasCase> {};
 INSTANTIATE_TEST_SUITE_P(
-    OnMachines, StageReplicas,
+    OnMachines, OneRankAStage,
     ::testing::Values(ReplicasCase{{.dp = 2, .pp = 2, .tp = 2}, "dgx-a100"},   // in one node
                       ReplicasCase{{.dp = 1, .pp = 4, .tp = 2}, "dgx-a100"},   // no replicas
                       ReplicasCase{{.dp = 6, .pp = 1, .tp = 4}, "dgx-a100"},   // no stages
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST_P(StageReplicas, HaveTheBooksAndTheSecondsOfAll) {
+TEST_P(OneRankAStage, HaveTheBooksAndTheSecondsOfAll) {
   const ReplicasCase& c = GetParam();
   EmulatedRun run = run_of_replicas(c.mesh, c.machine, c.zero);
   run.most_run = 1024;
@@ -99,11 +99,11 @@ TEST_P(StageReplicas, HaveTheBooksAndTheSecondsOfAll) {
   EXPECT_NEAR(static_cast<double>(one.sent_bytes), static_cast<double>(all.sent_bytes), 500);
 }
 
-TEST(StageReplicas, RefuseWhatTheyCannotBe) {
+TEST(StagesOfReplicas, RefuseWhatTheyCannotBe) {
   const Machine machine = find_machine("dgx-a100");
   launch(on_machine(machine, 2, {.meta = true}), [&](const Rank& rank) {
     const auto refused = [&](const MeshShape& mesh, const char* words) {
-      EXPECT_NE(message_of([&] { make_stage_replicas(rank, mesh, machine); }).find(words),
+      EXPECT_NE(message_of([&] { StageReplicas(rank, mesh, machine); }).find(words),
                 std::string::npos)
           << words;
     };
@@ -111,10 +111,13 @@ TEST(StageReplicas, RefuseWhatTheyCannotBe) {
     refused({.dp = 2, .pp = 2, .cp = 2}, "cp and ep are 1, found 2 and 1");
     refused({.dp = 4096, .pp = 2}, "8192 ranks");
     refused({.dp = 8, .pp = 2, .tp = 3}, "tp 3 on nodes of 8");
-    const auto world = make_stage_replicas(rank, {.dp = 2, .pp = 2}, machine);
+    StageReplicas replicas(rank, {.dp = 2, .pp = 2}, machine);
+    Communicator& world = replicas.world();
     EXPECT_NE(
-        message_of([&] { world->send(ConstBuffer(), 1).wait(); }).find("one rank a stage runs"),
+        message_of([&] { world.send(ConstBuffer(), 1).wait(); }).find("one rank a stage runs"),
         std::string::npos);
+    EXPECT_NE(message_of([&] { world.split(0, 0, "half"); }).find("one rank a stage runs"),
+              std::string::npos);
   });
 }
 

@@ -1,0 +1,90 @@
+// Which rank counts what several have, and the plain end of a step.
+#include "common/train/step_end.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/core/error.h"
+#include "tests/support/message_of.h"
+
+namespace aisc {
+namespace {
+
+// Of the ranks that have the same elements the first in each direction counts them. A table on one
+// stage is tied to nothing.
+TEST(Counts, IsTrueOnOneOfTheRanksThatHaveTheSame) {
+  for (const MeshShape& shape :
+       {MeshShape{}, MeshShape{.dp = 2, .pp = 2, .tp = 2}, MeshShape{.dp = 3, .pp = 4, .tp = 2}})
+    for (const int split_dim : {-1, 0, 1})
+      for (const bool tied : {false, true})
+        for (const bool sharded : {false, true}) {
+          int counted = 0;
+          for (int rank = 0; rank < shape.ranks(); ++rank) {
+            const MeshPlace place = place_of(rank, shape);
+            const bool first = place.pp == 0, last = place.pp == shape.pp - 1;
+            if (tied ? !first && !last : place.pp != shape.pp / 2) continue;  // not here
+            Parameter p;
+            p.split_dim = split_dim;
+            p.tied = !tied || shape.pp == 1 ? Tied::No : first ? Tied::First : Tied::Last;
+            counted += counts(p, sharded, place) ? 1 : 0;
+          }
+          const int parts = (split_dim < 0 ? 1 : shape.tp) * (sharded ? shape.dp : 1);
+          EXPECT_EQ(counted, parts)
+              << fmt::format("dp {} pp {} tp {}, split {}, tied {}, shards {}", shape.dp, shape.pp,
+                             shape.tp, split_dim, tied, sharded);
+        }
+}
+
+class Recorder final : public StepEnd {
+ public:
+  explicit Recorder(double square) : square_(square) {}
+  void sum_over_tensor_ranks() override { calls.emplace_back("tensor ranks"); }
+  void sum_over_data_ranks() override { calls.emplace_back("data ranks"); }
+  void sum_tied_tables() override { calls.emplace_back("tied tables"); }
+  double own_square() override {
+    calls.emplace_back("own square");
+    return square_;
+  }
+  double sum_over_world(double own) override {
+    calls.emplace_back("sum");
+    return own + 16;
+  }
+  void require_finite(double norm) override {
+    calls.emplace_back("finite");
+    if (!std::isfinite(norm)) fail("not finite");
+  }
+  void update(double gradient_scale) override {
+    calls.emplace_back("update");
+    scale = gradient_scale;
+  }
+  void gather_weights() override { calls.emplace_back("gather"); }
+
+  std::vector<std::string> calls;
+  double scale = 0;
+
+ private:
+  const double square_;
+};
+
+TEST(FinishInOrder, SumsThenNormThenUpdate) {
+  Recorder end(9);
+  EXPECT_EQ(finish_in_order(end, 1), 5);
+  EXPECT_NEAR(end.scale, 0.2, 1e-6);
+  EXPECT_THAT(end.calls, ::testing::ElementsAre("data ranks", "tied tables", "own square", "sum",
+                                                "finite", "update", "gather"));
+}
+
+TEST(FinishInOrder, MovesNothingWhereTheNormIsNotFinite) {
+  Recorder end(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(message_of([&] { finish_in_order(end, 1); }), "not finite");
+  EXPECT_EQ(end.calls.back(), "finite");
+}
+
+}  // namespace
+}  // namespace aisc
