@@ -182,7 +182,7 @@ class Build:
 
     def _of_ninja(self, target):
         done, text = call(["ninja", "-C", self.folder, "-t", "commands", target])
-        lines = [line for line in text.splitlines() if f" -o tests/{target} " in line]
+        lines = [line for line in text.splitlines() if re.search(rf" -o (\S*/)?{target} ", line)]
         if not done or not lines:
             raise LabError(f"ninja -t commands {target} in {self.folder}: {text[-500:]}")
         return shlex.split(lines[-1].removeprefix(": && ").removesuffix(" && :"))
@@ -204,6 +204,9 @@ class Build:
         behind = [word for word in words[place + 1:]  # archives may be named twice
                   if keep_library or not word.endswith(f"/{library}")]
         words[place:] = here + behind
+        return self._link(target, words)
+
+    def _link(self, target, words):
         descriptor, program = tempfile.mkstemp(prefix=f"{target}-", dir=self.programs)
         os.close(descriptor)
         words[words.index("-o") + 1] = program
@@ -211,6 +214,14 @@ class Build:
         if not done:
             os.unlink(program)
         return (pathlib.Path(program) if done else None), said
+
+    def link_before(self, target, objects):
+        """Links the program `target` with `objects` before all libraries: what they define wins. As
+        link()."""
+        words = self.link_command(target)
+        place = next(i for i, word in enumerate(words) if word.endswith(".a"))
+        words[place:place] = map(str, objects)
+        return self._link(target, words)
 
     def taken(self, target, library):
         """Names that a test program has without `library`: from the tests, from what they stand on,

@@ -16,6 +16,7 @@ except ModuleNotFoundError:  # before Python 3.11
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRESETS = ("release", "tsan")
 LEAST_HINTS = 3
+PROGRAMS = ("train_gpt",)
 
 
 class LabError(Exception):
@@ -31,6 +32,8 @@ class Exercise:
     hints: list
     look_at: str
     file: str = ""  # in solution/ and lab/; none: it looks at what other exercises have written
+    used_by: str = ""  # "train_gpt --ranks 2 --zero 1": what runs this exercise's code
+    alone: str = ""  # or why nothing does but its tests
     preset: str = "release"
 
 
@@ -65,7 +68,9 @@ class Lab:
             raise LabError(f"{self.module}/lab.toml: {error}") from None
         self.title = table.pop("title", self.module)
         self.given = table.pop("given", [])  # filters of tests that grade nobody
-        self.exercises = [self._record(Exercise, t) for t in table.pop("exercise", [])]
+        alone = table.pop("alone", "")  # of all its exercises
+        self.exercises = [self._record(Exercise, {**({"alone": alone} if alone else {}), **t})
+                          for t in table.pop("exercise", [])]
         self.mutants = [self._record(Mutant, t) for t in table.pop("mutant", [])]
         if table:
             self._wrong(f"unknown words: {', '.join(table)}")
@@ -116,6 +121,12 @@ class Lab:
                 self._wrong(f"exercise '{e.id}': expected {self.number}.1, {self.number}.2 ...")
             if not e.file and e.preset == "release":
                 self._wrong(f"exercise {e.id}: file is missing")
+            if bool(e.used_by) == bool(e.alone):
+                self._wrong(f"{e.id}: expected used_by, the command that runs it, or alone, why "
+                            "there is none")
+            if e.used_by and e.used_by.split()[0] not in PROGRAMS:
+                self._wrong(f"{e.id}: used_by = '{e.used_by}', expected one of "
+                            f"{', '.join(PROGRAMS)} and its flags")
             if not e.points > 0:
                 self._wrong(f"{e.id}: points = {e.points}, expected more than 0")
             if not e.tests or any(t.startswith("-") or ":" in t for t in e.tests):

@@ -1,11 +1,13 @@
 """What must hold of a lab before its grades mean anything: stubs score nothing, and fail for no other
-reason than that they are stubs; the solution scores everything; each test grades one exercise."""
+reason than that they are stubs; the solution scores everything; each test grades one exercise; and
+what an exercise says it is used by runs its code."""
 from .build import Build
 from .exercises import LabError
 from .grading import NOT_ASSESSED, NOT_WRITTEN, PASSED, Program, assemble, grade_exercise, matches
 from .run import list_tests
 from .setup import prepare
 from .stubs import stubs_of
+from .used import prove_used
 
 
 def prove(lab, folder=None, seeds=(1, 2)):
@@ -21,6 +23,7 @@ def prove(lab, folder=None, seeds=(1, 2)):
         solution = Program(build.folder / "tests" / f"{lab.module}_test", {})
         if preset == "release":
             yield from partition(lab, list_tests(solution.path))
+            yield from prove_used(lab, build)
         stubs = assemble(lab, build, stubs_of(lab))
         try:
             for e in exercises:
