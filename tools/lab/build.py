@@ -45,6 +45,14 @@ def within_memory(command):
     return ["sh", "-c", f'ulimit -v {COMPILE_MIB << 10}; exec "$@"', "sh", *map(str, command)]
 
 
+def compiled_with(file):
+    """The sources that CMake compiles as `file`: it alone, or those that are compiled together."""
+    if "/Unity/unity_" not in file:
+        return [file]
+    text = pathlib.Path(file).read_text(encoding="utf-8")
+    return re.findall(r'^#include "(.*)"$', text, re.MULTILINE)
+
+
 def fast_linker():
     for program, name in (("mold", "mold"), ("ld.lld", "lld"), ("ld.gold", "gold")):
         if shutil.which(program):
@@ -89,8 +97,9 @@ class Build:
         if self._commands is None:
             path = self.folder / "compile_commands.json"
             try:
-                self._commands = {e["file"]: e["command"]
-                                  for e in json.loads(path.read_text(encoding="utf-8"))}
+                self._commands = {source: e["command"]
+                                  for e in json.loads(path.read_text(encoding="utf-8"))
+                                  for source in compiled_with(e["file"])}
             except (OSError, ValueError) as error:
                 raise LabError(f"{path}: {error}; ./aisc build makes it") from None
         if str(source) not in self._commands:

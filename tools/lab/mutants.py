@@ -13,14 +13,15 @@ import tempfile
 import time
 
 from .build import CORES
-from .exercises import ROOT, LabError
+from .exercises import ROOT, LabError, Mutant, find_labs, tomllib
 from .grading import NOT_WRITTEN, SLOWER, first_error, plain
 from .run import Limits, run_tests
 
 OPTIONS = ["-O1", "-g0", "-w"]
 SECONDS = 30
 # What may change what any module's tests notice. (That they pass is seen without mutants.)
-COMMON = ("tests/support/", "tools/lab/")
+COMMON = ("tests/support/",)
+GRADERS = ("tools/lab/",)  # judge all labs alike: they are seen at work on the first
 
 
 @dataclasses.dataclass
@@ -110,8 +111,35 @@ def changed_since(reference):
     return [line for d in done for line in d.stdout.splitlines()]
 
 
-def is_concerned(lab, paths):
-    """May the verdicts on a lab's mutants have changed with these paths?"""
-    return paths is None or any(
-        path.startswith((*COMMON, f"{lab.module}/", f"tests/{lab.module}/"))
-        and not re.search(r"\.(md|svg|json)$", path) for path in paths)
+def mutants_at(reference, lab):
+    """The mutants that a lab had at a commit, as far as they can be read today."""
+    done = subprocess.run(["git", "show", f"{reference}:{lab.module}/lab.toml"], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
+    try:
+        return [Mutant(**table) for table in tomllib.loads(done.stdout).get("mutant", [])]
+    except (tomllib.TOMLDecodeError, TypeError):
+        return []
+
+
+def holds_suite(path, suite):
+    try:
+        return re.search(rf"\b{suite}\b", (ROOT / path).read_text(encoding="utf-8")) is not None
+    except OSError:
+        return True
+
+
+def is_concerned(lab, mutant, paths, before):
+    """May the verdict on a mutant have changed with these paths? `before` are those that there were."""
+    if paths is None or mutant not in before:
+        return True
+    suite = mutant.test.split(".")[0].split("/")[-1]
+    for path in paths:
+        if path.startswith(COMMON) or path == f"{lab.module}/solution/{mutant.file}":
+            return True
+        if path.startswith(GRADERS) and lab.module == find_labs()[0].module:
+            return True
+        if path.startswith(f"tests/{lab.module}/") and path.endswith(".h"):
+            return True
+        if re.fullmatch(rf"tests/{lab.module}/\w+_test\.cpp", path) and holds_suite(path, suite):
+            return True
+    return False
