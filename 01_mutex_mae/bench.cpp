@@ -14,6 +14,7 @@
 #include "01_mutex_mae/random.h"
 #include "01_mutex_mae/rounds.h"
 #include "01_mutex_mae/variants.h"
+#include "bench/run_benchmarks.h"
 
 namespace aisc {
 namespace {
@@ -156,10 +157,7 @@ int main(int argc, char** argv) try {
   aisc::add_sums_on_gpu(bench);
   aisc::add_random(bench);
   aisc::add_learning(bench);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return aisc::run_benchmarks(argc, argv);
 } catch (const std::exception& e) {
   std::cerr << "bench_01_mutex_mae: " << e.what() << "\n";
   return 1;

@@ -16,7 +16,8 @@ void broadcast_weights(Communicator& ranks, View weights);
 void require_equal_weights(Communicator& ranks, ConstView weights);
 
 // Step 3, where all ranks have as many tokens. `gradients` (n) of each rank are the mean over its
-// own tokens; afterwards those of all are the mean over all tokens.
+// own tokens; afterwards those of all are the mean over all tokens. Weights of ranks that went
+// their own way are averaged alike, by samples (local_steps.h).
 void average_gradients(Communicator& ranks, View gradients);
 
 // Step 3 for any shares. `gradients` are the mean over this rank's `tokens` tokens, which other

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "03_data_parallel/signs.h"
+#include "bench/run_benchmarks.h"
 #include "common/core/device.h"
 
 namespace {
@@ -56,4 +57,4 @@ BENCHMARK(decompress)->Name("signs/decompress")->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) { return aisc::run_benchmarks(argc, argv); }

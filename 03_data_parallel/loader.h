@@ -1,11 +1,10 @@
-// Data that is read, decoded and put into batches beside training; and a step of training with each
-// of its 15 parts a span of the trace.
+// Batches that are made beside training.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "common/data/batches.h"
-#include "common/train/step_parts.h"
+#include "common/train/trainer.h"
 
 namespace aisc {
 
@@ -67,64 +66,42 @@ class BoundedQueue {
   bool is_closed_ = false;
 };
 
-// The parts of a step, as they are named in the trace. The first five make a batch, in the loader's
-// thread; the others are the training's. Without a queue there is no enqueue and no dequeue.
-inline constexpr std::array<const char*, 15> kPartsOfAStep = {
-    "choose",   "read",   "decode", "batch",   "enqueue",  //
-    "dequeue",  "copy",   "clear",  "forward", "loss",
-    "backward", "reduce", "norm",   "update",  "report"};
-
-struct LoaderOptions {
-  std::int64_t batch = 1;  // of all ranks, in samples of `context` tokens
-  std::int64_t context = 1;
-  std::uint64_t seed = 1;    // draws the samples, as BatchSampler does
-  std::int64_t steps = 1;    // to load for
-  std::size_t prefetch = 2;  // batches that may wait; 0: each is loaded when it is asked for
-};
-
-// A rank's share of each batch, from tokens that are in memory or in a mapped file, which must
-// outlive it. It has a thread of its own if it may prefetch.
-class Loader {
+// Makes a rank's micro-batches in a thread of its own, in the order in which they are asked for:
+// `ahead` of them may wait. They are those of BatchSampler, to the bit.
+class Loader final : public BatchReader {
  public:
-  Loader(const Rank& rank, TokenView tokens, const LoaderOptions& options);
-  ~Loader();
+  // `rank` is one of those that share batches. Throws Error for ahead < 1.
+  Loader(const Rank& rank, const TrainConfig& config, std::int64_t ahead);
+  ~Loader() override;
 
-  // The next step's, on the rank's device. Throws Error after the last, and what went wrong in the
-  // thread.
-  Batch next();
-  // Until as many batches wait as may, or all are loaded. Not at all where it may not prefetch.
-  void wait_until_full() {
-    if (options_.prefetch > 0) queue_.wait_until_full();
-  }
-  std::int64_t stalls() const { return queue_.stalls(); }  // how often next() had to wait
+  // `data` is the same in each call, its tokens must outlive this. Where `first_sample` is not the
+  // one that follows, as in the first call, loading begins there with a step's first micro-batch.
+  // Throws what went wrong in the thread.
+  Batch read(const BatchSampler& data, std::int64_t first_sample, std::int64_t count) override;
+
+  void wait_until_full() { queue_->wait_until_full(); }     // or until loading has failed
+  std::int64_t stalls() const { return queue_->stalls(); }  // since it began: reads that waited
 
  private:
-  struct Loaded {
-    Tensor tokens, targets;  // on the host
-  };
-  Loaded load(std::int64_t step);
-  void run();
+  void begin(const BatchSampler& data, std::int64_t first_sample);
+  void end();
+  void load(std::int64_t batch_begin);
 
   const Rank rank_;
-  const TokenView tokens_;
-  const LoaderOptions options_;
-  const BatchSampler sampler_;
+  const std::int64_t batch_;
+  const std::size_t ahead_;
+  std::vector<SampleRange> own_;  // of a batch, by micro-batch
+  std::optional<BatchSampler> data_;
   CpuDevice host_;
-  std::int64_t next_ = 0;
-  BoundedQueue<Loaded> queue_;
+  std::int64_t next_batch_ = -1;  // where the next read's batch begins, and its micro-batch
+  std::size_t next_ = 0;
+  std::optional<BoundedQueue<Batch>> queue_;
   std::exception_ptr failure_;
   std::thread thread_;
 };
 
-// A step of training with a loader, part by part; returns the loss in nats a token. Collective.
-struct TrainedParts {
-  const Model& model;
-  ParameterStore& store;
-  Optimizer& optimizer;
-  Reducer& reducer;
-};
-double loaded_step(const Rank& rank, const TrainedParts& parts, Loader& loader,
-                   const LoaderOptions& options, double learning_rate);
+// For a Trainer.
+StepParts loaded_ahead(std::int64_t ahead, StepParts parts = {});
 
 // Seconds that each step waits for its batch, where loading batch i takes load[i] and step i takes
 // step[i], and up to `prefetch` batches wait: a loader begins batch i when batch i - 1 is loaded

@@ -8,14 +8,14 @@
 
 #include "04_sharding/adafactor.h"
 #include "04_sharding/sharded_units.h"
-#include "common/comm/launch.h"
-#include "common/core/system/polite_waits.h"
+#include "bench/rank_benchmark.h"
+#include "bench/run_benchmarks.h"
 #include "common/nn/linear.h"
 
 namespace aisc {
 namespace {
 
-constexpr int kRanks = 2, kLayers = 8, kTurns = 8;
+constexpr int kRanks = 2, kLayers = 8;
 constexpr std::int64_t kWidth = 1024;
 
 // Layers of a million weights each, a unit a layer.
@@ -26,31 +26,11 @@ Model linear_layers(const Rank& rank, int layers, std::int64_t in, std::int64_t 
   return model;
 }
 
-// Measures `work` on rank 0 of two, which `make` prepares on each of them; a warm-up before it.
-template <class Make>
-void on_ranks(benchmark::State& state, std::int64_t bytes, const Make& make) {
-  const PoliteWaits waits(kRanks);
-  for (auto _ : state) {
-    double seconds = 0;
-    launch({.ranks = kRanks}, [&](const Rank& rank) {
-      const auto work = make(rank);
-      work();
-      rank.world.barrier();
-      const double begin = rank.clock.now();
-      for (int i = 0; i < kTurns; ++i) work();
-      rank.world.barrier();
-      if (rank.world.rank() == 0) seconds = rank.clock.now() - begin;
-    });
-    state.SetIterationTime(seconds / kTurns);
-  }
-  state.SetBytesProcessed(state.iterations() * bytes);
-}
-
 std::int64_t bytes_of_layers() { return 4 * kLayers * kWidth * (kWidth + 1); }
 
 // Gathers every layer's weights in turn and frees them. Bytes: of all weights.
 void gather(benchmark::State& state) {
-  on_ranks(state, bytes_of_layers(), [&](const Rank& rank) {
+  on_ranks(state, kRanks, [&](const Rank& rank) {
     const auto model = std::make_shared<Model>(linear_layers(rank, kLayers, kWidth, kWidth));
     const auto s = std::make_shared<Sharded>(
         shard(rank, *model, 3, {.gather = {.prefetch = static_cast<int>(state.range(0))}}));
@@ -60,13 +40,14 @@ void gather(benchmark::State& state) {
       s->units->finish();
     };
   });
+  state.SetBytesProcessed(state.iterations() * bytes_of_layers());
 }
 BENCHMARK(gather)->Name("gather/prefetch")->Arg(0)->Arg(1)->UseManualTime();
 
 // Scatters every layer's gradients. Bytes: of all gradients. 0: units as they are; else so many
 // elements at a time, which are copied together. Nothing wrote them: the warm-up sets them to 0.
 void scatter(benchmark::State& state) {
-  on_ranks(state, bytes_of_layers(), [&](const Rank& rank) {
+  on_ranks(state, kRanks, [&](const Rank& rank) {
     const auto model = std::make_shared<Model>(linear_layers(rank, kLayers, kWidth, kWidth));
     const auto s = std::make_shared<Sharded>(shard(rank, *model, 1, {.bucket = state.range(0)}));
     return [model, s] {
@@ -75,6 +56,7 @@ void scatter(benchmark::State& state) {
       s->units->finish();
     };
   });
+  state.SetBytesProcessed(state.iterations() * bytes_of_layers());
 }
 BENCHMARK(scatter)->Name("scatter/bucket")->Arg(0)->Arg(1 << 20)->Arg(1 << 16)->UseManualTime();
 
@@ -111,4 +93,4 @@ BENCHMARK(adafactor)->Name("update/adafactor")->Unit(benchmark::kMillisecond)->U
 }  // namespace
 }  // namespace aisc
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) { return aisc::run_benchmarks(argc, argv); }

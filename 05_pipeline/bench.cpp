@@ -2,7 +2,6 @@
 // and of two ranks beside the plain loop, what a version of the weights costs, and how long a large
 // schedule takes to check and to simulate.
 #include <benchmark/benchmark.h>
-#include <omp.h>
 
 #include <memory>
 #include <string>
@@ -12,14 +11,14 @@
 #include "05_pipeline/schedules.h"
 #include "05_pipeline/simulate.h"
 #include "05_pipeline/weight_versions.h"
-#include "common/comm/launch.h"
-#include "common/core/system/polite_waits.h"
+#include "bench/rank_benchmark.h"
+#include "bench/run_benchmarks.h"
 #include "common/nn/linear.h"
 
 namespace aisc {
 namespace {
 
-constexpr int kMicroBatches = 16, kSteps = 3;
+constexpr int kMicroBatches = 16;
 
 // A GPT of 12 layers, 16 micro-batches of one sample, a thread a rank. Items: tokens.
 TrainConfig config_of(int ranks) {
@@ -31,23 +30,12 @@ TrainConfig config_of(int ranks) {
 }
 
 void steps(benchmark::State& state, int ranks, const StepParts& parts) {
-  const PoliteWaits waits(ranks);
   const TrainConfig config = config_of(ranks);
   const std::vector<std::uint8_t> text(10'000, 'a');
-  for (auto _ : state) {
-    double seconds = 0;
-    launch({.ranks = ranks}, [&](const Rank& rank) {
-      omp_set_num_threads(1);
-      Trainer trainer(rank, config, parts);
-      const BatchSampler data(text, config.model.context, 1);
-      trainer.step(data);
-      rank.world.barrier();
-      const double begin = rank.clock.now();
-      for (int i = 0; i < kSteps; ++i) trainer.step(data);
-      if (rank.world.rank() == 0) seconds = rank.clock.now() - begin;
-    });
-    state.SetIterationTime(seconds / kSteps);
-  }
+  on_ranks(state, ranks, [&](const Rank& rank) {
+    const auto trainer = std::make_shared<Trainer>(rank, config, parts);
+    return [trainer, data = BatchSampler(text, config.model.context, 1)] { trainer->step(data); };
+  });
   state.SetItemsProcessed(state.iterations() * config.batch * config.model.context);
 }
 
@@ -114,4 +102,4 @@ BENCHMARK(simulated)->Name("simulate")->Unit(benchmark::kMillisecond);
 }  // namespace
 }  // namespace aisc
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) { return aisc::run_benchmarks(argc, argv); }

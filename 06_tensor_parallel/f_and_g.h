@@ -12,16 +12,29 @@
 #include <string>
 #include <utility>
 
-#include "common/nn/layer.h"
+#include "06_tensor_parallel/linear_products.h"
 
 namespace aisc {
 
 enum class Conjugate { F, G };
 enum class Direction { Forward, Backward };
 
+// On its way through f or g.
+struct Passing {
+  Tensor x;
+  Work sum = {};  // while it is under way x is not to be touched; empty: nothing is summed
+};
+
 // x as f or g returns it in a direction: x itself, or the sum of all ranks' x, the same on each of
-// them. The sum is written into x if nobody else holds it, into a copy otherwise. Blocks.
+// them. The sum is written into x if nobody else holds it, into a copy otherwise. It has begun when
+// this returns: what does not need it can be computed beside it.
 // Steps: 2(t-1). Bytes sent per rank: 2(t-1)/t of x.
+Passing begin_through(Conjugate which, Direction direction, Communicator& tp, Tensor x);
+
+// x behind it. Waits for the sum; the trace has how long, under `name`.
+Tensor wait_for(const Rank& rank, Passing passing, const std::string& name);
+
+// Both. Blocks.
 Tensor through(Conjugate which, Direction direction, Communicator& tp, Tensor x);
 
 // As a layer, of any shape. It has no parameters and keeps nothing. tp must outlive it.

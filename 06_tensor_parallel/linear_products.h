@@ -27,7 +27,7 @@ Tensor input_grad(const Tensor& dy, const Parameter& weight, const Tensor& z = {
 void bias_grad(const Rank& rank, Parameter& bias, const Tensor& dy);
 // dW is weight_grad() of common/nn/layer.h.
 
-// Waits for a sum over ranks; the trace has how long, under `name`.
-void wait_for(const Rank& rank, Work& sum, const std::string& name);
+// Waits for what is under way between ranks; the trace has how long, under `name`.
+void wait_for(const Rank& rank, Work& work, const std::string& name);
 
 }  // namespace aisc

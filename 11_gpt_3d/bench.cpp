@@ -77,7 +77,6 @@ Options options_of(const Form& form, Size size) {
   o.sharding.zero = form.zero;
   o.pipeline.schedule = form.schedule;
   o.pipeline.chunks = form.chunks;
-  o.train.at_once = micro_batches_at_once(o);
   return o;
 }
 

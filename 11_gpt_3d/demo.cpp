@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "11_gpt_3d/step_of.h"
+#include "app/plan.h"
 #include "app/program.h"
 #include "common/comm/launch.h"
 #include "common/core/flags/command_line.h"
@@ -68,12 +69,11 @@ Step second_step(int ranks, int threads, const TrainConfig& config) {
 
 std::string predicted(const Step& step, const TrainConfig& config, int ranks) {
   const auto N = static_cast<double>(step.parameters);
-  const TrainConfig::Bytes bytes = config.needed_bytes(ranks);
-  const PredictedBytes formulas[] = {
-      {Purpose::Parameters, "4 N", 4 * N},
-      {Purpose::Gradients, "4 N", 4 * N},
-      {Purpose::Optimizer, "8 N", 8 * N},
-      {Purpose::Activations, "TrainConfig::needed_bytes", bytes.activations}};
+  const PredictedBytes formulas[] = {{Purpose::Parameters, "4 N", 4 * N},
+                                     {Purpose::Gradients, "4 N", 4 * N},
+                                     {Purpose::Optimizer, "8 N", 8 * N},
+                                     {Purpose::Activations, "a step without numbers",
+                                      plan_step(config, ranks, {}).needed.activations}};
   return bytes_table(step.ledger, formulas);
 }
 
@@ -94,7 +94,6 @@ Options shared_by_all() {
   o.train.micro_batches = 4;
   o.train.pp = kMesh.pp;
   o.train.tp = kMesh.tp;
-  o.train.at_once = micro_batches_at_once(o);
   o.data_parallel.bucket_mb = 1;
   return o;
 }

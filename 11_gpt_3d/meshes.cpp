@@ -90,7 +90,6 @@ Options options_of(const Search& search, const Candidate& c, std::int64_t micro_
   o.pipeline.chunks = c.chunks;
   o.data_parallel.overlap = false;
   o.data_parallel.bucket_mb = 1 << 20;  // all in one
-  o.train.at_once = micro_batches_at_once(o);
   return o;
 }
 
@@ -126,13 +125,13 @@ Step run_step(const Search& search, const Machine& machine, const Candidate& c,
 // Null: it does not fit.
 Json measured(const Search& search, const Machine& machine, const Candidate& c) {
   const std::int64_t micro_batches = search.batch / c.dp / c.samples;
-  const Options options = options_of(search, c, micro_batches);
-  const TrainConfig::Bytes bytes = options.train.needed_bytes(search.ranks);
-  if (machine.capacity > 0 && bytes.model + bytes.activations > machine.capacity) return {};
+  Machine roomy = machine;
+  roomy.capacity = 0;
   const std::int64_t few = search.turns > 0 ? search.turns * c.pp : micro_batches;
-  Step step = run_step(search, machine, c, std::min(few, micro_batches));
+  Step step = run_step(search, roomy, c, std::min(few, micro_batches));
+  if (machine.capacity > 0 && static_cast<double>(step.bytes) > machine.capacity) return {};
   if (micro_batches > few) {
-    const Step fewer = run_step(search, machine, c, few - c.pp);
+    const Step fewer = run_step(search, roomy, c, few - c.pp);
     const double more = static_cast<double>(micro_batches - few) / c.pp;
     step.seconds += more * (step.seconds - fewer.seconds);
     step.exposed += more * (step.exposed - fewer.exposed);

@@ -1,15 +1,23 @@
 // The parts of a training step that flags ask for, from the modules that have them.
 #pragma once
 
+#include <memory>
+
 #include "app/options.h"
+#include "common/comm/plan.h"
 #include "common/train/step_parts.h"
 
 namespace aisc {
 
 StepParts step_of(const Options& options);
 
-// Of how many micro-batches a rank of these has activations at once. Throws Error for a schedule
-// that cannot be.
-TrainConfig::AtOnce micro_batches_at_once(const Options& options);
+// The ranks of a mesh in the order that --order asks for; null: there is one direction, or none.
+std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world);
+
+// What --algorithm says: plans of each collective of which module 09 has one of this name; "auto":
+// for each call of those the one that costs least (09_collectives/cost.h) where ranks of a group
+// are neighbours on --machine; "backend": none. Throws Error for a name that there is not, naming
+// those that there are; for auto without a machine, and two levels that nobody has told of.
+PlanTable plans_of(const Options& options);
 
 }  // namespace aisc

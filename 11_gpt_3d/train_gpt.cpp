@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -17,7 +18,7 @@
 
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "11_gpt_3d/placement.h"
+#include "11_gpt_3d/slow_bytes.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
 #include "app/emulated_run.h"
@@ -108,19 +109,11 @@ int generate_text(const Rank& rank, const Options& options) {
   return interrupt->requested() ? status_of_signal(interrupt->signal()) : 0;
 }
 
-// The ranks of a mesh in the order that --order asks for; null: there is one direction, or none.
-std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
-  const MeshOrder order = parse_order(options.order);
-  const TrainConfig& c = options.train;
-  if (order == kMeshOrder && c.pp * c.tp == 1) return nullptr;
-  return placed(world, {.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp}, order);
-}
-
 // As many stages as the model can be cut into.
 void require_stages(Options& options) {
   parse_order(options.order);
+  plans_of(options);
   step_of(options);
-  options.train.at_once = micro_batches_at_once(options);
   if (options.train.pp > 1) stages_of(options.train.model, options.train.pp * options.chunks());
 }
 
@@ -177,6 +170,7 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
   int status = 0;
   const LaunchOptions launch_options{.ranks = options.ranks,
                                      .timeout_seconds = kTimeoutSeconds,
+                                     .plans = plans_of(options),
                                      .device = parse_device(options.device),
                                      .bind = false};
   try {
@@ -240,21 +234,30 @@ int threads_of_this_process(const Options& options, int threads) {
   return computing + 3 + available_cores();
 }
 
-// What a step will hold and send, where somebody wants to know: the user, or, of models that are
-// divided, the check of memory. Sets options.train.model_bytes.
-std::optional<StepBooks> plan_of(Options& options) {
-  if (!options.plan && options.sharding.zero == 0 && !options.adafactor()) return std::nullopt;
-  // Of stages and parts of layers, which hold less: of ranks that share the batch alone.
-  Options whole = options;
-  whole.ranks = options.train.data_ranks(options.ranks);
-  whole.train.pp = whole.train.tp = 1;
-  const StepBooks planned = plan_step(whole.train, whole.ranks, step_of(whole));
-  double bytes = 0;
-  for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
-    bytes += static_cast<double>(planned.ledger[p].peak_bytes);
-  options.train.model_bytes = bytes;
-  if (options.train.pp * options.train.tp > 1) return std::nullopt;
-  return planned;
+PlannedStep plan_of(const Options& options) {
+  return plan_step(options.train, options.ranks, step_of(options), !options.onebit_adam());
+}
+
+// What of a planned step leaves nodes, for each order of the mesh; nothing where there is one node,
+// and of stages that are several on a rank, whose links are a ring.
+std::string bytes_by_order(const Options& options, const SentBytes& sent) {
+  const TrainConfig& c = options.train;
+  const int node = find_machine(options.machine).ranks_per_node;
+  if (node >= options.ranks || c.pp * c.tp == 1 || options.chunks() > 1) return "";
+  const MeshShape shape{.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp};
+  const auto whole = [](double bytes) { return std::llround(bytes); };
+  const StepBytes bytes{.tp = whole(sent.tensor),
+                        .dp = whole(sent.data),
+                        .forward = whole(sent.stages),  // of rank 0, which has a next stage alone
+                        .backward = whole(sent.stages),
+                        .tables = whole(sent.tables)};
+  const MeshOrder best = best_order(shape, node, bytes);
+  std::string text = fmt::format("Bytes of all ranks that leave nodes of {}, by --order:\n", node);
+  for (const MeshOrder& order : all_orders())
+    text += fmt::format("{:<28}{:>18}{}\n", to_string(order),
+                        bytes_between_nodes(shape, order, node, bytes),
+                        order == best ? "  fewest" : "");
+  return text;
 }
 
 // On machines that are not there. Without numbers no text is read: all tokens are 0.
@@ -265,17 +268,22 @@ int run_emulated(Options& options) {
                   .meta = options.meta,
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
+                  .plans = plans_of(options),
                   .alike = !options.onebit_adam()};
   if (parse_order(options.order) != kMeshOrder)
     run.place = [&](Communicator& world) { return placed_as(options, world); };
+  std::optional<PlannedStep> planned;
   const auto report = [&](TokenView text) {
-    const std::optional<StepBooks> planned = plan_of(options);
-    if (options.plan) say(plan_text(options.train, options.ranks, *planned));
+    if (options.plan) {
+      if (!planned) planned = plan_of(options);
+      say(plan_text(options.train, options.ranks, planned->books));
+      say_remark(bytes_by_order(options, planned->books.sent));
+    }
     run.config = options.train;
     const EmulatedStep step = emulate(run, text);
     say(emulated_report(run, step, options.tokens));
-    const StepBooks measured{.ledger = step.ledger, .ring_bytes = step.ring_bytes};
-    if (options.plan) say(plan_text(options.train, options.ranks, *planned, &measured));
+    const StepBooks measured{.ledger = step.ledger, .sent = step.sent};
+    if (options.plan) say(plan_text(options.train, options.ranks, planned->books, &measured));
     return 0;
   };
   if (options.meta) {
@@ -287,10 +295,9 @@ int run_emulated(Options& options) {
   }
   const Dataset dataset = Dataset::open(options.data);
   complete_model(options, dataset);
-  plan_of(options);
+  planned = plan_of(options);
   try {
-    require_memory({.config = options.train, .ranks = run.ranks, .all_ranks = run.ranks},
-                   available_memory());
+    require_memory({.needed = planned->needed, .ranks = run.ranks}, available_memory());
   } catch (const Error& e) {
     fail(std::string(e.what()) + "; with --meta it takes none");
   }
@@ -314,8 +321,6 @@ int run_gpt(int argc, char** argv) {
   }
   if (!parsed.options) return after_rank_0(parsed.exit_code);
   Options& options = *parsed.options;
-  if (options.onebit_adam())  // errors as a worker, and as a server of a share
-    options.train.extra_state = 1 + 1.0 / options.ranks;
   if (options.launcher == "mpirun" && !started_processes()) {
     lock.reset();  // rank 0 takes it
     return start_ranks(options.ranks, argc, argv);
@@ -348,11 +353,10 @@ int run_gpt(int argc, char** argv) {
     if (!checkpoint) throw;
     fail(std::string(e.what()) + "\n" + where_flags_come_from(options.resume));
   }
-  const std::optional<StepBooks> planned = plan_of(options);
-  MemoryRequest memory{.config = options.train,
+  const PlannedStep planned = plan_of(options);
+  MemoryRequest memory{.needed = planned.needed,
                        .ranks = ranks_of_this_machine(options),
-                       .all_ranks = options.ranks,
-                       .eval_windows = options.eval_windows};
+                       .eval_tokens = options.eval_windows * options.train.model.context};
   if (parse_device(options.device).kind == DeviceKind::Cpu)
     require_memory(memory, available_memory());
   if (processes) memory.ranks = 1;
@@ -370,7 +374,7 @@ int run_gpt(int argc, char** argv) {
     try {
       PeakMeter peak(rank, options.train.model.dtype, options.peak * 1e9);
       return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak,
-                 step_of(options), options.plan ? &*planned : nullptr)
+                 step_of(options), options.plan ? &planned.books : nullptr)
           .train();
     } catch (const std::bad_alloc&) {
       fail(no_memory);

@@ -20,9 +20,11 @@ struct TracedCall {
   std::optional<double> end_seconds = {};  // none: it never came back
 };
 
+// A rank is in the first of its calls that have no end: it waits there. Those that it has begun
+// behind it are under way beside it.
 struct TracedRank {
-  std::vector<TracedCall> calls = {};  // in the order in which they began; only the last has no end
-  bool ended = false;                  // it died, or left; in a call without an end it died inside
+  std::vector<TracedCall> calls = {};  // in the order in which they began
+  bool ended = false;                  // it died, or left; in calls without an end it died inside
 };
 
 // A call meets the calls of its other ranks with the same communicator and the same ranks, and

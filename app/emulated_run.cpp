@@ -20,10 +20,13 @@ namespace {
 
 constexpr double kSecondsADay = 86400;
 
+// What has no room is said of all of a rank, and not of the tensor that was one too many.
 void require_room(const EmulatedRun& run) {
-  const TrainConfig::Bytes bytes = run.config.needed_bytes(run.ranks);
-  const double needed = bytes.model + bytes.activations, room = run.machine.capacity;
-  if (room == 0 || needed <= room) return;
+  const double room = run.machine.capacity;
+  if (room == 0) return;
+  const NeededBytes bytes = plan_step(run.config, run.ranks, run.parts, run.alike).needed;
+  const double needed = bytes.model + bytes.activations;
+  if (needed <= room) return;
   fail(fmt::format(
       "a rank needs about {:.4g} GB, {:.4g} for weights, gradients and optimizer and {:.4g} for "
       "activations; {} has {:.4g} GB, {:.4g} too few: try {}",
@@ -33,16 +36,21 @@ void require_room(const EmulatedRun& run) {
                          : "--recompute block, more --micro-batches, or a smaller --batch"));
 }
 
-}  // namespace
+NeededBytes held_at_most(const Ledger& ledger) {
+  NeededBytes held;
+  for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
+    held.model += static_cast<double>(ledger[p].peak_bytes);
+  held.activations = static_cast<double>(ledger[Purpose::Activations].peak_bytes);
+  return held;
+}
 
-EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
-  run.config.validate(run.ranks);
-  require_room(run);
+EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
   EmulatedStep result;
   std::mutex mutex;
   LaunchOptions launched = on_machine(run.machine, run.ranks, {.meta = run.meta});
   const MeshShape shape = run.mesh();
   const Network network = *launched.network;
+  launched.plans = run.plans;
   if (run.runs_one()) {
     launched.ranks = shape.pp;
     launched.network = network_of_every(run.machine, shape.dp * shape.tp);
@@ -54,9 +62,9 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     if (run.place) {
       others = run.place(own.world);
     } else if (run.runs_one() && shape.dp == run.ranks) {
-      others = make_replicas(run.ranks, network, own);
+      others = make_replicas(run.ranks, network, own, run.plans);
     } else if (run.runs_one()) {
-      stage.emplace(own, shape, run.machine);
+      stage.emplace(own, shape, run.machine, run.plans);
       parts.mesh = [&](const Rank&, const MeshShape&) { return stage->mesh(); };
     }
     Communicator& world = stage ? stage->world() : others ? *others : own.world;
@@ -68,7 +76,7 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     rank.device.reset_peaks();
     rank.trace.reset();
     rank.trace.record(true);
-    const CommStats before = rank.world.stats();
+    const SentMeter meter(rank, trainer);
     const CommStats::Peer sent_before = rank.world.sent_by_family();
     double product_flops = 0;
     rank.device.listen([&](const OpCost& cost) { product_flops += cost.product ? cost.flops : 0; });
@@ -78,13 +86,17 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
     rank.trace.record(false);
     rank.device.listen(nullptr);
     const std::lock_guard lock(mutex);
-    result.most_bytes = std::max(result.most_bytes, rank.device.ledger().total.peak_bytes);
+    const Ledger ledger = rank.device.ledger();
+    result.most_bytes = std::max(result.most_bytes, ledger.total.peak_bytes);
+    const NeededBytes held = held_at_most(ledger);
+    if (held.model + held.activations > result.needed.model + result.needed.activations)
+      result.needed = held;
     const CommStats::Peer sent = rank.world.sent_by_family();
     if (!run.runs_one()) result.between_nodes += sent.between_nodes - sent_before.between_nodes;
     if (rank.world.rank() > 0) return;
     result.seconds = seconds;
     result.loss = report.loss;
-    result.ledger = rank.device.ledger();
+    result.ledger = ledger;
     result.seconds_by_part = rank.trace.seconds_by_part();
     const CommunicationTime communication = communication_time(rank.trace.events());
     result.communication_seconds = communication.under_way;
@@ -93,12 +105,23 @@ EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
       result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
     result.elements = trainer.parameters().layout().count();
     result.product_flops = product_flops;
-    const CommStats after = rank.world.stats();
     result.messages = sent.messages - sent_before.messages;
     result.sent_bytes = sent.wire_bytes - sent_before.wire_bytes;
-    result.ring_bytes = ring_bytes(before, after, run.ranks);
+    result.sent = meter.read();
   });
   return result;
+}
+
+}  // namespace
+
+EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
+  run.config.validate(run.ranks);
+  try {
+    return emulated(run, text);
+  } catch (const Error&) {
+    require_room(run);
+    throw;
+  }
 }
 
 std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, double tokens) {
@@ -108,19 +131,17 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
       run.machine.says, run.meta ? "without numbers: loss and gradients are 0" : "with numbers");
   if (run.runs_one())
     text += "All ranks of a stage do the same on as many samples: one was run for all.\n\n";
-  const TrainConfig::Bytes needed = c.needed_bytes(run.ranks);
   const double dtype = static_cast<double>(size_of(c.model.dtype)),
+               gradient = static_cast<double>(size_of(c.gradient_dtype)),
                n = static_cast<double>(step.elements);
-  const double gradient = static_cast<double>(size_of(c.gradient_dtype));
-  const double state = static_cast<double>(size_of(statistics_of(c.model.dtype))) *
-                       ((dtype < 4 ? 3 : 2) + c.extra_state);
-  std::vector<PredictedBytes> predicted = {
-      {Purpose::Activations, "needed_bytes", needed.activations}};
-  if (c.model_bytes == 0)  // else ranks divide them: --plan says what is expected
-    predicted.insert(predicted.end(),
-                     {{Purpose::Parameters, fmt::format("{} N", dtype), dtype * n},
-                      {Purpose::Gradients, fmt::format("{} N", gradient), gradient * n},
-                      {Purpose::Optimizer, fmt::format("{:.4g} N", state), state * n}});
+  const double state =
+      static_cast<double>(size_of(statistics_of(c.model.dtype))) * (dtype < 4 ? 3 : 2);
+  std::vector<PredictedBytes> predicted;
+  if (!run.parts.divided &&
+      !run.parts.optimizer)  // AdamW of all; else --plan says what is expected
+    predicted = {{Purpose::Parameters, fmt::format("{} N", dtype), dtype * n},
+                 {Purpose::Gradients, fmt::format("{} N", gradient), gradient * n},
+                 {Purpose::Optimizer, fmt::format("{:.4g} N", state), state * n}};
   text += bytes_table(step.ledger, predicted);
 
   text += fmt::format("\n{:<28}{:>12}{:>9}\n", "part", "seconds", "share");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "app/plan.h"
 #include "common/model/emulated_device.h"
 #include "common/model/stage_replicas.h"
 #include "common/train/trainer.h"
@@ -22,7 +23,8 @@ struct EmulatedRun {
   StepParts parts = {};
   // Collective: the world with its ranks in another order, as a mesh is to lie on the machine.
   std::function<std::unique_ptr<Communicator>(Communicator& world)> place = {};
-  bool alike = true;  // all ranks' collectives are such as one rank can run for all
+  PlanTable plans = {};  // of collectives; the defaults where it has none
+  bool alike = true;     // all ranks' collectives are such as one rank can run for all
   // Ranks of a stage with equal shares do the same: without numbers, and where there are more ranks
   // than this, one is run for all of a stage (common/model/replicas.h, stage_replicas.h).
   int most_run = 64;
@@ -48,7 +50,8 @@ struct EmulatedStep {
   // Of all its communicators, and of these bytes of all ranks those that leave a
   // node, where all run.
   std::int64_t messages = 0, sent_bytes = 0, between_nodes = 0;
-  double ring_bytes = 0;                      // app/plan.h
+  SentBytes sent;                             // app/plan.h
+  NeededBytes needed;                         // of the rank that needs most
   std::int64_t parameters = 0, elements = 0;  // without and with padding
   double product_flops = 0;                   // that its products were charged for
 };

@@ -30,12 +30,10 @@ struct Needed {
 };
 
 Needed needed_by(const MemoryRequest& request) {
-  const TrainConfig& config = request.config;
-  const TrainConfig::Bytes one = config.needed_bytes(request.all_ranks);
   // Tokens and targets in I32: all windows, and the rank's own in parts.
-  const double windows = 2.0 * 2 * sizeof(std::int32_t) *
-                         static_cast<double>(request.eval_windows * config.model.context);
-  return {request.ranks * one.model, request.ranks * (one.activations + windows)};
+  const double windows = 2.0 * 2 * sizeof(std::int32_t) * static_cast<double>(request.eval_tokens);
+  return {request.ranks * request.needed.model,
+          request.ranks * (request.needed.activations + windows)};
 }
 
 std::string to_string(const Needed& needed, int ranks) {

@@ -4,17 +4,18 @@
 #include <cstdint>
 #include <string>
 
-#include "common/train/trainer.h"
+#include "app/plan.h"
 
 namespace aisc {
 
-// Throws Error with what is needed and what there is if `ranks` ranks on the CPU, of config.batch
-// over `all_ranks`, cannot hold their models, activations and `eval_windows` in `available` bytes.
+// Of `ranks` ranks on the CPU, of which one needs this (app/plan.h), and the tokens of as many
+// windows for an evaluation.
 struct MemoryRequest {
-  TrainConfig config;
-  int ranks = 1, all_ranks = 1;
-  std::int64_t eval_windows = 0;
+  NeededBytes needed;
+  int ranks = 1;
+  std::int64_t eval_tokens = 0;
 };
+// Throws Error with what is needed and what there is if that does not fit into `available` bytes.
 void require_memory(const MemoryRequest& request, std::int64_t available);
 
 // Likewise of the address space of this process alone, whose limit (`ulimit -v`) counts what is

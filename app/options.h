@@ -41,6 +41,7 @@ struct Options {
     bool layered = false;            // all micro-batches pass a layer before the next one's turn
     std::int64_t onebit_warmup = 0;  // steps of plain AdamW before; 0: until the variance settles
     std::int64_t average_every = 0;  // steps between averages of the weights; 0: sums of gradients
+    std::int64_t prefetch_data = 0;  // micro-batches that are made ahead, in a thread
   } data_parallel;
   struct Sharding {
     int zero = 0;      // ZeRO's stage; 0: every rank has all
@@ -57,6 +58,8 @@ struct Options {
   } pipeline;
   // The directions of the mesh, from that whose ranks are neighbours: 11_gpt_3d/placement.h.
   std::string order = "tp,dp,pp";
+  // By which plans collectives run: 09_collectives/named.h; "backend", "auto": step_of.h.
+  std::string algorithm = "backend";
   int chunks() const { return pipeline.schedule == "zb-v" ? 2 : pipeline.chunks; }
   std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients
   bool onebit_adam() const { return optimizer == "onebit-adam"; }

@@ -42,6 +42,9 @@ void add_data_parallel(CLI::App& app, Options::DataParallel& o) {
              "each rank steps by its own gradients, and weights are averaged every so many steps; "
              "0: gradients are summed in every step")
       ->group(group);
+  add_number(app, "--prefetch-data", o.prefetch_data, 0, kMostCount,
+             "micro-batches that a thread of its own makes ahead; 0: each when it is needed")
+      ->group(group);
 }
 
 void add_sharding(CLI::App& app, Options& o) {
@@ -70,7 +73,8 @@ void add_sharding(CLI::App& app, Options& o) {
       ->group(group)
       ->check(CLI::IsMember({"adamw", "adafactor", "onebit-adam"}));
   app.add_flag("--plan", o.plan,
-               "say what a step will hold and send on a rank, and at the end what it did")
+               "say what a step will hold and send on rank 0, and at the end what it did; with "
+               "--machine, what would leave its nodes in each --order")
       ->group(group);
 }
 
@@ -123,6 +127,17 @@ void add_tensor(CLI::App& app, Options& o) {
   };
   later("--cp", "ranks that share a sequence", "07");
   later("--ep", "ranks that share experts", "08");
+}
+
+void add_communication(CLI::App& app, Options& o) {
+  app.add_option(
+         "--algorithm", o.algorithm,
+         "by which of module 09's algorithms collectives run: ring, recursive_doubling, "
+         "rabenseifner, double_tree/segments=16, two_level/ranks_per_node=2 ...; those that "
+         "have none of the name, and of backend all, as the ranks do them best; auto, with "
+         "--machine: each as costs least on its links")
+      ->group("Communication")
+      ->type_name("TEXT");
 }
 
 void set_clip_aside(Options& o) {
@@ -218,7 +233,6 @@ void require_pipeline(Options& o, int argc, const char* const* argv) {
   refuse(o.data_parallel.average_every > 0, "--average-every",
          "each step sums the gradients of the ranks that have the same stage");
   refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of ranks with a whole model");
-  refuse(o.plan, "--plan", "ranks of a pipeline do not hold the same");
   if (p.keep_mb < 0 || p.keep_mb > kMostMegabytes)
     fail(fmt::format("--keep-mb is {}, expected from 0 to {}", p.keep_mb, kMostMegabytes));
   if (p.again == "none" && is_given("--keep-mb", argc, argv) && p.keep_mb > 0)
@@ -250,7 +264,6 @@ void require_tensor(const Options& o) {
   refuse(o.data_parallel.average_every > 0, "--average-every",
          "each step sums the gradients of the ranks that have the same part");
   refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of ranks with a whole model");
-  refuse(o.plan, "--plan", "ranks that share layers do not hold the same");
 }
 
 }  // namespace
@@ -260,6 +273,7 @@ void add_parallel_flags(CLI::App& app, Options& o) {
   add_sharding(app, o);
   add_pipeline(app, o);
   add_tensor(app, o);
+  add_communication(app, o);
 }
 
 void require_parallel(Options& o, int argc, const char* const* argv) {
@@ -276,7 +290,8 @@ nlohmann::ordered_json parallel_json(const Options& o) {
             {"accumulate", o.data_parallel.layered ? "layered" : "plain"},
             {"optimizer", o.optimizer},
             {"onebit-warmup", o.data_parallel.onebit_warmup},
-            {"average-every", o.data_parallel.average_every}}},
+            {"average-every", o.data_parallel.average_every},
+            {"prefetch-data", o.data_parallel.prefetch_data}}},
           {"sharding",
            {{"zero", o.sharding.zero},
             {"prefetch", o.sharding.prefetch},
@@ -289,7 +304,8 @@ nlohmann::ordered_json parallel_json(const Options& o) {
             {"chunks", o.pipeline.chunks},
             {"recompute-stages", o.pipeline.again},
             {"keep-mb", o.pipeline.keep_mb}}},
-          {"tensor parallelism", {{"tp", o.train.tp}, {"order", o.order}}}};
+          {"tensor parallelism", {{"tp", o.train.tp}, {"order", o.order}}},
+          {"communication", {{"algorithm", o.algorithm}}}};
 }
 
 }  // namespace aisc

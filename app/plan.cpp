@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
-#include <vector>
+#include <utility>
 
-#include "common/model/emulated_device.h"
-#include "common/model/replicas.h"
+#include "app/emulated_run.h"
 
 namespace aisc {
 namespace {
@@ -31,27 +31,50 @@ double ring_bytes(const CommStats& before, const CommStats& after, int ranks) {
           payload(CommOp::ReduceScatter));
 }
 
-StepBooks plan_step(const TrainConfig& config, int ranks, const StepParts& parts) {
-  TrainConfig own = config;
-  const std::int64_t parts_of_all = std::lcm(std::int64_t{ranks}, config.micro_batches);
-  own.batch = config.batch / parts_of_all * parts_of_all;
-  const Machine machine = find_machine("limitless");
-  const Network network = machine.network(ranks);
+SentMeter::SentMeter(const Rank& rank, const Trainer& trainer) {
+  const auto count = [&](const Communicator& ranks, double SentBytes::*to) {
+    counted_.push_back({&ranks, to, ranks.stats()});
+  };
+  Mesh* const mesh = trainer.mesh();
+  count(rank.world, mesh ? &SentBytes::sums : &SentBytes::data);
+  if (!mesh) return;
+  count(mesh->gradients(), &SentBytes::data);
+  count(mesh->tp(), &SentBytes::tensor);
+  count(mesh->pp(), &SentBytes::stages);
+  if (mesh->embedding()) count(*mesh->embedding(), &SentBytes::tables);
+}
+
+SentBytes SentMeter::read() const {
+  SentBytes sent;
+  for (const Counted& c : counted_) {
+    const CommStats after = c.ranks->stats();
+    const double ring = ring_bytes(c.before, after, c.ranks->size());
+    sent.*c.to += ring;
+    if (c.to != &SentBytes::stages) continue;
+    sent.sums += ring;  // of stages collectives add up numbers, messages are the rest
+    sent.stages = static_cast<double>(after[CommOp::Send].payload_bytes -
+                                      c.before[CommOp::Send].payload_bytes);
+  }
+  return sent;
+}
+
+PlannedStep plan_step(const TrainConfig& config, int ranks, const StepParts& parts, bool alike) {
+  EmulatedRun run{.config = config,
+                  .machine = find_machine("limitless"),
+                  .ranks = ranks,
+                  .meta = true,
+                  .parts = parts,
+                  .plans = silent_plans(),
+                  .alike = alike,
+                  .most_run = 0};
+  run.machine.ranks_per_node = ranks;
+  run.parts.reader = {};  // no time passes while batches are made
+  const std::int64_t parts_of_all =
+      std::lcm(std::int64_t{config.data_ranks(ranks)}, config.micro_batches);
+  run.config.batch = (config.batch + parts_of_all - 1) / parts_of_all * parts_of_all;
   const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(config.model.context + 1));
-  StepBooks books;
-  launch(on_machine(machine, 1, {.meta = true}), [&](const Rank& alone) {
-    const auto replicas = make_replicas(ranks, network, alone, silent_plans());
-    const Rank rank{*replicas, alone.device, alone.clock, alone.trace};
-    Trainer trainer(rank, own, parts);
-    const BatchSampler data(zeros, own.model.context, own.seed);
-    trainer.step(data);
-    rank.device.reset_peaks();
-    const CommStats before = rank.world.stats();
-    trainer.step(data);
-    books = {.ledger = rank.device.ledger(),
-             .ring_bytes = ring_bytes(before, rank.world.stats(), ranks)};
-  });
-  return books;
+  const EmulatedStep step = emulate(run, zeros);
+  return {.books = {.ledger = step.ledger, .sent = step.sent}, .needed = step.needed};
 }
 
 std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& planned,
@@ -75,7 +98,12 @@ std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& pla
     line(fmt::format("{}, most", name_of(p)),
          [p](const StepBooks& b) { return b.ledger[p].peak_bytes; });
   }
-  line("sent by a ring", [](const StepBooks& b) { return b.ring_bytes; });
+  if (config.pp * config.tp > 1) {
+    line("sent to data ranks", [](const StepBooks& b) { return b.sent.data; });
+    line("sent to tensor ranks", [](const StepBooks& b) { return b.sent.tensor; });
+    line("sent to other stages", [](const StepBooks& b) { return b.sent.stages + b.sent.tables; });
+  }
+  line("sent by a ring", [](const StepBooks& b) { return b.sent.all(); });
   return text;
 }
 

@@ -76,7 +76,7 @@ const Flags kOfTraining = {"layers",        "width",
                            "persist",       "optimizer",
                            "plan",          "schedule",
                            "chunks",        "recompute-stages",
-                           "keep-mb"};
+                           "prefetch-data", "keep-mb"};
 const Flags kOfRuns = {"checkpoint-interval",
                        "keep",
                        "eval-interval",
@@ -112,6 +112,8 @@ std::vector<std::string> remarks_of(const Options& o,
   if (is_real) add(idle_in_text(o));
   add({{!trains, kOfTraining, "--from trains nothing"},
        {!is_real, kOfRuns, "--machine trains a few steps, and leaves nothing behind"},
+       {!is_real, {"prefetch-data"}, "data takes no time on --machine"},
+       {o.ranks == 1, {"algorithm"}, "one rank has nobody to send to"},
        {started_processes() && o.launcher == "threads",
         {"launcher"},
         "the ranks are processes already"}});

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "app/agreement.h"
 #include "app/generate.h"
 #include "app/loss_svg.h"
 #include "app/recorded_flags.h"
@@ -197,7 +198,7 @@ std::string Run::in_words(double loss) const {
 StepRow Run::one_step() {
   const double begin = rank_.clock.now();
   rank_.device.reset_peaks();
-  const CommStats sent = rank_.world.stats();
+  const SentMeter meter(rank_, trainer_);
   const StepReport report = trainer_.step(sampler_);
   rank_.device.synchronize();  // a GPU returns from the update before it is done
   const double seconds = rank_.clock.now() - begin;
@@ -211,7 +212,7 @@ StepRow Run::one_step() {
               .flops_per_second = trainer_.flops_per_step() / seconds,
               .peak_flops = peak_.flops()};
   const Ledger ledger = rank_.device.ledger();
-  measured_ = {ledger, ring_bytes(sent, rank_.world.stats(), rank_.world.size())};
+  measured_ = {ledger, meter.read()};
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
   row.peak_bytes[kPurposeCount] = ledger.total.peak_bytes;
   return row;
@@ -335,12 +336,13 @@ int Run::train() {
                       trainer_.steps_taken(), options_.train.steps));
     return 0;
   }
+  folder_ = broadcast_text(rank_.world, folder_, 0);  // comm: where traces go if it fails
   Progress progress(stdout);
   try {
     loop(progress);
   } catch (...) {  // what there is so far is kept, if that is possible; the error goes on
     progress.finish();
-    if (is_first_rank()) keep_what_there_is();
+    keep_what_there_is();
     throw;
   }
   progress.finish();
@@ -352,10 +354,18 @@ int Run::train() {
   return is_complete() ? 0 : status_of_signal(ended_by_);
 }
 
+// Each its own trace: nobody sends after an error.
 void Run::keep_what_there_is() {
+  if (!is_first_rank()) {
+    try {
+      rank_.trace.write_chrome_json(file(trace_of(rank_.world.rank())));
+    } catch (const std::exception&) {  // rank 0 says what is wrong with the folder
+    }
+    return;
+  }
   try {
     write_results("failed");
-    rank_.trace.write_chrome_json(file("trace.json"));  // rank 0's: nobody sends after an error
+    rank_.trace.write_chrome_json(file("trace.json"));
   } catch (const std::exception& second) {
     say(second.what());
   }

@@ -1,8 +1,8 @@
-// Yours to write; from 06_tensor_parallel/solution/column_parallel.cpp (stub 6c5c07c05cf6).
+// Yours to write; from 06_tensor_parallel/solution/column_parallel.cpp (stub ab43fd4e6f09).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/column_parallel.h"
 
-#include "06_tensor_parallel/linear_products.h"
+#include "06_tensor_parallel/f_and_g.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -34,8 +34,8 @@ Tensor ColumnParallelLinear::backward(Tensor dy, Saved& saved, const Pass& pass)
   const Tensor z = gelu_ == Linear::Gelu::Before ? saved.pop() : Tensor();  // (..., I)
   // LAB 06.2: backward of the column-parallel layer
   // input_grad() is this rank's share of dx, bias_grad() and weight_grad() add to the gradients.
-  // The sum of dx over tp_ takes time in which something can be computed: what does not need it?
-  // wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
+  // f takes time in which something can be computed: what does not need its sum? It begins with
+  // begin_through(); wait_for(rank_, std::move(passing), name_) is dx behind it.
   throw NotImplemented("lab 06.2: backward of the column-parallel layer", __FILE__, __LINE__);
   // END LAB 06.2
 }

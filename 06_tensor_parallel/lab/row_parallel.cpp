@@ -1,10 +1,10 @@
-// Yours to write; from 06_tensor_parallel/solution/row_parallel.cpp (stub 4e6031b53175).
+// Yours to write; from 06_tensor_parallel/solution/row_parallel.cpp (stub 115f7b69d71a).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/row_parallel.h"
 
 #include <fmt/format.h>
 
-#include "06_tensor_parallel/linear_products.h"
+#include "06_tensor_parallel/f_and_g.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -28,7 +28,8 @@ Tensor RowParallelLinear::sum_of_shares(const Tensor& x) const {
   // LAB 06.3: forward of the row-parallel layer
   // product(x, weight_) is this rank's share of y without the bias, bias_.value(), which
   // ops::add_bias(as_rows(y), as_rows(y), bias) adds in place. How often may it be added?
-  // wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
+  // begin_through() of g begins the sum; wait_for(rank_, std::move(passing), name_) is y behind
+  // it.
   throw NotImplemented("lab 06.3: forward of the row-parallel layer", __FILE__, __LINE__);
   // END LAB 06.3
 }

@@ -1,8 +1,8 @@
-// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub c507c2119dd5).
+// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub dd9b441dd2fd).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/vocab_parallel_table.h"
 
-#include "06_tensor_parallel/linear_products.h"
+#include "06_tensor_parallel/f_and_g.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -27,8 +27,8 @@ Tensor VocabParallelEmbedding::vectors_of(const Tensor& tokens) const {
   // LAB 06.4: the embedding of a vocabulary in parts
   // ops::embedding(as_rows(x), table, ids, ops::Into::Overwrite, part) looks rows up; `part` is
   // which rows of the vocabulary `table` has (part_of_vocabulary), of a token of another part it
-  // writes zeros. What do the other ranks have for these? f_and_g.h has what brings it here, and
-  // wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
+  // writes zeros. What do the other ranks have for these? f_and_g.h has what brings it here:
+  // begin_through(), and wait_for(rank_, std::move(passing), name_).
   throw NotImplemented("lab 06.4: the embedding of a vocabulary in parts", __FILE__, __LINE__);
   // END LAB 06.4
 }
@@ -50,12 +50,11 @@ Tensor VocabParallelEmbedding::backward(Tensor dy, Saved& saved, const Pass& /*p
 
 Tensor VocabParallelHead::backward(Tensor dlogits, Saved& saved, const Pass& pass) {
   const auto span = rank_.trace.span("product", "head");
-  Tensor x = saved.pop();                    // (B, T, C)
-  Tensor dx = input_grad(dlogits, table());  // (B, T, C), of this rank's logits
-  Work sum = tp_.all_reduce(dx);             // comm: dx, beside the product below
+  Tensor x = saved.pop();  // (B, T, C)
+  Passing dx = begin_through(Conjugate::F, Direction::Backward, tp_,
+                             input_grad(dlogits, table()));  // comm: dx, beside the product below
   weight_grad(pass, table(), std::move(dlogits), std::move(x));
-  wait_for(rank_, sum, name_);
-  return dx;
+  return wait_for(rank_, std::move(dx), name_);
 }
 
 }  // namespace aisc

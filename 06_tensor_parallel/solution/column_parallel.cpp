@@ -1,6 +1,6 @@
 #include "06_tensor_parallel/column_parallel.h"
 
-#include "06_tensor_parallel/linear_products.h"
+#include "06_tensor_parallel/f_and_g.h"
 
 namespace aisc {
 
@@ -31,14 +31,13 @@ Tensor ColumnParallelLinear::backward(Tensor dy, Saved& saved, const Pass& pass)
   const Tensor z = gelu_ == Linear::Gelu::Before ? saved.pop() : Tensor();  // (..., I)
   // LAB 06.2: backward of the column-parallel layer
   // > input_grad() is this rank's share of dx, bias_grad() and weight_grad() add to the gradients.
-  // > The sum of dx over tp_ takes time in which something can be computed: what does not need it?
-  // > wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
-  Tensor dx = input_grad(dy, weight_, z);  // (..., I), of this rank's columns of dy
-  Work sum = tp_.all_reduce(dx);           // comm: dx, beside the products below
+  // > f takes time in which something can be computed: what does not need its sum? It begins with
+  // > begin_through(); wait_for(rank_, std::move(passing), name_) is dx behind it.
+  Passing dx = begin_through(Conjugate::F, Direction::Backward, tp_,
+                             input_grad(dy, weight_, z));  // comm: dx, beside the products below
   bias_grad(rank_, bias_, dy);
   weight_grad(pass, weight_, std::move(dy), std::move(x));  // dW += dy^T x
-  wait_for(rank_, sum, name_);
-  return dx;
+  return wait_for(rank_, std::move(dx), name_);
   // END LAB 06.2
 }
 

@@ -2,17 +2,28 @@
 
 namespace aisc {
 
-Tensor through(Conjugate which, Direction direction, Communicator& tp, Tensor x) {
+Passing begin_through(Conjugate which, Direction direction, Communicator& tp, Tensor x) {
   // LAB 06.1: f and g
-  // > In which of the four cases is something summed? tp.all_reduce(x) sums in place, and is over
-  // > when it was waited for. What others hold, too (x.owners() is more than 1), must stay as it
-  // > is: x.clone() is a copy.
+  // > In which of the four cases is something summed? tp.all_reduce(x) begins a sum, which is
+  // > written into x, and returns the Work that is waited for later, elsewhere. What others hold,
+  // > too (x.owners() is more than 1), must stay as it is: x.clone() is a copy.
   const bool sums = (which == Conjugate::F) == (direction == Direction::Backward);
-  if (!sums) return x;
+  if (!sums) return {std::move(x)};
   if (x.owners() > 1) x = x.clone();
-  tp.all_reduce(x).wait();  // comm: x, all of it, since each rank has a share of every element
-  return x;
+  Work sum = tp.all_reduce(x);  // comm: x, all of it: each rank has a share of every element
+  return {std::move(x), std::move(sum)};
   // END LAB 06.1
+}
+
+Tensor wait_for(const Rank& rank, Passing passing, const std::string& name) {
+  wait_for(rank, passing.sum, name);
+  return std::move(passing.x);
+}
+
+Tensor through(Conjugate which, Direction direction, Communicator& tp, Tensor x) {
+  Passing passing = begin_through(which, direction, tp, std::move(x));
+  passing.sum.wait();
+  return std::move(passing.x);
 }
 
 Tensor ConjugateLayer::forward(Tensor x, Saved& /*saved*/, const Pass& /*pass*/) const {
@@ -24,8 +35,7 @@ Tensor ConjugateLayer::backward(Tensor dy, Saved& /*saved*/, const Pass& /*pass*
 }
 
 Tensor ConjugateLayer::traced(Direction direction, Tensor x) const {
-  const auto span = rank_.trace.span("communication", name_);
-  return through(which_, direction, tp_, std::move(x));
+  return wait_for(rank_, begin_through(which_, direction, tp_, std::move(x)), name_);
 }
 
 }  // namespace aisc

@@ -35,9 +35,9 @@ void bias_grad(const Rank& rank, Parameter& bias, const Tensor& dy) {
   ops::add_bias_backward(bias.grad(), as_rows(dy), bias.next_grad());
 }
 
-void wait_for(const Rank& rank, Work& sum, const std::string& name) {
+void wait_for(const Rank& rank, Work& work, const std::string& name) {
   const auto span = rank.trace.span("communication", name);
-  sum.wait();
+  work.wait();
 }
 
 }  // namespace aisc

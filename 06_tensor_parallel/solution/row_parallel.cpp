@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "06_tensor_parallel/linear_products.h"
+#include "06_tensor_parallel/f_and_g.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -26,10 +26,11 @@ Tensor RowParallelLinear::sum_of_shares(const Tensor& x) const {
   // LAB 06.3: forward of the row-parallel layer
   // > product(x, weight_) is this rank's share of y without the bias, bias_.value(), which
   // > ops::add_bias(as_rows(y), as_rows(y), bias) adds in place. How often may it be added?
-  // > wait_for(rank_, sum, name_) waits for the Work that all_reduce() returns.
-  Tensor y = product(x, weight_);  // (..., O), of this rank's columns of x
-  Work sum = tp_.all_reduce(y);    // comm: y; all that follows needs it: it is exposed
-  wait_for(rank_, sum, name_);
+  // > begin_through() of g begins the sum; wait_for(rank_, std::move(passing), name_) is y behind
+  // > it.
+  Passing share = begin_through(Conjugate::G, Direction::Forward, tp_,
+                                product(x, weight_));  // comm: y; all that follows needs it
+  Tensor y = wait_for(rank_, std::move(share), name_);
   ops::add_bias(as_rows(y), as_rows(y), bias_.value());
   return y;
   // END LAB 06.3

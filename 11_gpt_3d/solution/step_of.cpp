@@ -1,19 +1,26 @@
 #include "11_gpt_3d/step_of.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <utility>
 
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
+#include "03_data_parallel/loader.h"
 #include "03_data_parallel/local_steps.h"
 #include "03_data_parallel/onebit_adam.h"
 #include "04_sharding/adafactor.h"
 #include "04_sharding/sharded_units.h"
-#include "05_pipeline/list_checks.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "09_collectives/cost.h"
+#include "09_collectives/named.h"
 #include "11_gpt_3d/mesh_norm.h"
+#include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_order.h"
+#include "common/core/error.h"
+#include "common/model/machine.h"
 
 namespace aisc {
 namespace {
@@ -54,25 +61,6 @@ auto adafactor(Optimizes what) {
 
 }  // namespace
 
-TrainConfig::AtOnce micro_batches_at_once(const Options& options) {
-  const auto all = static_cast<double>(options.train.micro_batches);
-  if (options.data_parallel.layered) return {.whole = all, .all = all};
-  if (options.train.pp == 1) return {};
-  const PipelineChoice choice = pipeline_of(options.pipeline);
-  const Schedule schedule =
-      find_schedule(choice, options.train.pp, static_cast<int>(options.train.micro_batches));
-  // What a deferred weight gradient needs is kept until then.
-  const bool defers = choice.schedule.starts_with("zb-");
-  double most = 0;  // a chunk has its part of a rank's blocks
-  for (const int units :
-       most_in_flight(schedule, defers ? ActionKind::WeightGradient : ActionKind::Backward))
-    most = std::max(most, static_cast<double>(units) / schedule.chunks());
-  if (choice.again == Again::Never) return {.whole = most, .all = most};
-  return {.whole = 1. / schedule.chunks(),  // the one whose forward runs again
-          .all = most * schedule.chunks(),
-          .bytes = static_cast<double>(choice.keep_bytes)};
-}
-
 StepParts step_of(const Options& options) {
   const Options::DataParallel& d = options.data_parallel;
   const BucketOptions buckets{.bytes = std::llround(d.bucket_mb * (1 << 20)), .overlap = d.overlap};
@@ -86,6 +74,8 @@ StepParts step_of(const Options& options) {
   else if (options.train.data_ranks(options.ranks) > 1)
     parts.reducer = bucketed(buckets);
   if (d.layered) parts.loop = layered;
+  if (d.prefetch_data > 0 && options.machine.empty())
+    parts = loaded_ahead(d.prefetch_data, std::move(parts));
   if (options.train.pp > 1) {
     const PipelineChoice choice = pipeline_of(options.pipeline);
     find_schedule(choice, options.train.pp,  // says at once what cannot be
@@ -100,6 +90,38 @@ StepParts step_of(const Options& options) {
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;
+}
+
+std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
+  const MeshOrder order = parse_order(options.order);
+  const TrainConfig& c = options.train;
+  if (order == kMeshOrder && c.pp * c.tp == 1) return nullptr;
+  return placed(world, {.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp}, order);
+}
+
+PlanTable plans_of(const Options& options) {
+  const std::string& name = options.algorithm;
+  if (name == "backend") return {};
+  if (name == "auto") {
+    if (options.machine.empty())
+      fail("--algorithm auto: chosen by what links cost; only beside --machine");
+    return chosen_plans(find_machine(options.machine).network(options.ranks));
+  }
+  if (name == "two_level")
+    fail("--algorithm two_level: expected two_level/ranks_per_node=, and how many a node has");
+  PlanTable plans;
+  std::string names;
+  bool found = false;
+  for (const Algorithm& a : algorithms()) {
+    if (a.name == name.substr(0, name.find('/'))) {
+      plans[a.op] = plan_named(a.op, name);
+      found = true;
+    }
+    if (names.find(fmt::format(" {},", a.name)) == std::string::npos)
+      names += fmt::format(" {},", a.name);
+  }
+  if (!found) fail(fmt::format("--algorithm {}: expected one of{} backend or auto", name, names));
+  return plans;
 }
 
 }  // namespace aisc

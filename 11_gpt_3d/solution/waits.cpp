@@ -13,8 +13,10 @@ const TracedRank& at(const std::vector<TracedRank>& ranks, int rank) {
 
 // The call in which a rank is; nullptr: it computes, or has ended.
 const TracedCall* open_call(const TracedRank& rank) {
-  const bool inside = !rank.ended && !rank.calls.empty() && !rank.calls.back().end_seconds;
-  return inside ? &rank.calls.back() : nullptr;
+  if (rank.ended) return nullptr;
+  const auto open = std::find_if(rank.calls.begin(), rank.calls.end(),
+                                 [](const TracedCall& call) { return !call.end_seconds; });
+  return open == rank.calls.end() ? nullptr : &*open;
 }
 
 }  // namespace
@@ -23,12 +25,14 @@ const TracedCall* open_call(const TracedRank& rank) {
 // > A function that several of the three below need can stand here.
 namespace {
 
-// What `call`, the last that `self` has begun, meets on another rank; nullptr: that has not come.
+// What `call`, which `self` has begun, meets on another rank; nullptr: that has not come.
 const TracedCall* met_by(const TracedCall& call, const TracedRank& self, const TracedRank& other) {
   const auto meets = [&](const TracedCall& c) {
     return c.communicator == call.communicator && c.ranks == call.ranks;
   };
-  auto number = std::count_if(self.calls.begin(), self.calls.end(), meets);
+  // It is the so manieth of its kind: those behind it do not count.
+  const auto behind = self.calls.begin() + (&call - self.calls.data()) + 1;
+  auto number = std::count_if(self.calls.begin(), behind, meets);
   for (const TracedCall& c : other.calls) {
     const bool died_inside = other.ended && !c.end_seconds;
     if (meets(c) && --number == 0) return died_inside ? nullptr : &c;

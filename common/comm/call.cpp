@@ -22,6 +22,20 @@ bool reduces(CommOp op) {
 const char* name_of(CommOp op) { return kCommOpNames[static_cast<std::size_t>(op)]; }
 const char* name_of(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }
 
+bool is_message(const Call& call) {
+  return call.op == CommOp::Exchange || call.op == CommOp::Send || call.op == CommOp::Recv;
+}
+
+std::vector<int> ranks_of(const Call& call, int self, int size,
+                          const std::function<int(int rank)>& world_rank) {
+  if (call.op == CommOp::Exchange) return {};
+  if (call.op == CommOp::Send) return {self, world_rank(call.peer)};
+  if (call.op == CommOp::Recv) return {world_rank(call.peer), self};
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(world_rank(rank));
+  return ranks;
+}
+
 std::string to_string(const Call& call) {
   const char* name = name_of(call.op);
   if (call.op == CommOp::Barrier || call.op == CommOp::Split || call.op == CommOp::Exchange)

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "common/core/dtype.h"
 
@@ -43,6 +45,14 @@ struct Call {
 
   bool operator==(const Call&) const = default;
 };
+
+// A send, a receive, or several at once: of pairs of ranks, not of all.
+bool is_message(const Call& call);
+
+// Who meets in a call of `self` on a communicator of `size` ranks, which are world_rank(r) of the
+// world: all of them, or of a message the sender and the receiver. Empty for an exchange.
+std::vector<int> ranks_of(const Call& call, int self, int size,
+                          const std::function<int(int rank)>& world_rank);
 
 // "all_reduce(16 x F32)", "reduce(4 x F32, max, root 2)", "recv(8 x U8) from 3", "barrier".
 std::string to_string(const Call& call);

@@ -71,11 +71,8 @@ std::string Trace::part() const {
   return found == lanes_.end() || found->second.open.empty() ? "" : found->second.open.back().part;
 }
 
-void Trace::add(const std::string& lane, std::string name, double begin_seconds,
-                double end_seconds) {
-  const std::lock_guard lock(mutex_);
-  if (!recording_) return;
-  std::string wanted = lane;
+int Trace::lane_beside(const std::string& name, double begin_seconds, double end_seconds) {
+  std::string wanted = name;
   for (int copy = 2;; ++copy) {
     const auto found = std::find_if(named_lanes_.begin(), named_lanes_.end(),
                                     [&](const NamedLane& l) { return l.name == wanted; });
@@ -85,11 +82,42 @@ void Trace::add(const std::string& lane, std::string name, double begin_seconds,
                            : named_lanes_.emplace_back(NamedLane{
                                  wanted, static_cast<int>(lanes_.size() + named_lanes_.size()), 0});
       row.end_seconds = end_seconds;
-      events_.push_back({std::move(name), lane, begin_seconds, end_seconds, row.index});
-      return;
+      return row.index;
     }
-    wanted = lane + " " + std::to_string(copy);
+    wanted = name + " " + std::to_string(copy);
   }
+}
+
+void Trace::add(const std::string& lane, std::string name, double begin_seconds,
+                double end_seconds) {
+  const std::lock_guard lock(mutex_);
+  if (!recording_) return;
+  events_.push_back({std::move(name), lane, begin_seconds, end_seconds,
+                     lane_beside(lane, begin_seconds, end_seconds)});
+}
+
+std::int64_t Trace::begin_call(const std::string& lane, std::string name, double begin_seconds,
+                               std::vector<int> ranks) {
+  const std::lock_guard lock(mutex_);
+  if (!recording_) return 0;
+  open_calls_[++calls_] = {.name = std::move(name),
+                           .part = lane,
+                           .begin_seconds = begin_seconds,
+                           .end_seconds = begin_seconds,
+                           .lane = -1,
+                           .ranks = std::move(ranks)};
+  return calls_;
+}
+
+void Trace::end_call(std::int64_t call, double begin_seconds, double end_seconds) {
+  const std::lock_guard lock(mutex_);
+  auto found = open_calls_.extract(call);
+  if (found.empty() || !recording_) return;
+  TraceEvent& event = found.mapped();
+  event.begin_seconds = begin_seconds;
+  event.end_seconds = end_seconds;
+  event.lane = lane_beside(event.part, begin_seconds, end_seconds);
+  events_.push_back(std::move(event));
 }
 
 void Trace::record(bool on) {
@@ -117,6 +145,7 @@ std::map<std::string, double> Trace::seconds_by_part() const {
 void Trace::reset() {
   const std::lock_guard lock(mutex_);
   events_.clear();
+  open_calls_.clear();
   seconds_.clear();
 }
 
@@ -127,9 +156,15 @@ std::string Trace::to_chrome_json() const {
                   {"pid", rank_},
                   {"args", {{"name", "rank " + std::to_string(rank_)}}}});
   std::vector<NamedLane> lanes;
+  std::vector<TraceEvent> open;
   {
     const std::lock_guard lock(mutex_);
     lanes = named_lanes_;
+    for (const auto& [number, call] : open_calls_) {
+      open.push_back(call);
+      open.back().lane = static_cast<int>(lanes_.size() + lanes.size());
+      lanes.push_back({call.part + ", never ended", open.back().lane, 0});
+    }
   }
   for (const NamedLane& l : lanes)
     rows.push_back({{"ph", "M"},
@@ -137,14 +172,17 @@ std::string Trace::to_chrome_json() const {
                     {"pid", rank_},
                     {"tid", l.index},
                     {"args", {{"name", l.name}}}});
+  const auto row_of = [&](const char* kind, const TraceEvent& e) {
+    nlohmann::json row{{"ph", kind},   {"name", e.name}, {"cat", e.part},
+                       {"pid", rank_}, {"tid", e.lane},  {"ts", e.begin_seconds * 1e6}};  // us
+    if (!e.ranks.empty()) row["args"] = {{"ranks", e.ranks}};
+    return row;
+  };
+  for (const TraceEvent& call : open) rows.push_back(row_of("B", call));
   for (const TraceEvent& e : events()) {
-    rows.push_back({{"ph", "X"},
-                    {"name", e.name},
-                    {"cat", e.part},
-                    {"pid", rank_},
-                    {"tid", e.lane},
-                    {"ts", e.begin_seconds * 1e6},  // microseconds
-                    {"dur", (e.end_seconds - e.begin_seconds) * 1e6}});
+    nlohmann::json row = row_of("X", e);
+    row["dur"] = (e.end_seconds - e.begin_seconds) * 1e6;
+    rows.push_back(std::move(row));
     if (!e.knows_memory) continue;
     nlohmann::json live;
     for (std::size_t p = 0; p < kPurposeCount; ++p)

@@ -25,6 +25,7 @@ struct TraceEvent {
   int lane;                   // 0: the first thread or lane of this trace, 1: the second, ...
   bool knows_memory = false;  // a thread's span while a device was watched; then:
   std::array<std::int64_t, kPurposeCount> live_bytes{};  // at its end, of that device
+  std::vector<int> ranks = {};  // of a call: of the world, see begin_call()
 };
 
 class Trace {
@@ -52,6 +53,13 @@ class Trace {
   // past. A span that overlaps the lane's last goes to the lane "<lane> 2", and so on. Kept only
   // while recording; parts' times do not count it, since a thread may have worked meanwhile.
   void add(const std::string& lane, std::string name, double begin_seconds, double end_seconds);
+
+  // Likewise of a call between ranks, which may never come back: one that was not ended is written
+  // all the same. `ranks` of the world meet in it: all of a communicator, or of a message its
+  // sender and its receiver. Returns its number for end_call(), 0 where nothing is recorded.
+  std::int64_t begin_call(const std::string& lane, std::string name, double begin_seconds,
+                          std::vector<int> ranks);
+  void end_call(std::int64_t call, double begin_seconds, double end_seconds);
 
   // Of the innermost span that the calling thread has open; "" outside of all.
   std::string part() const;
@@ -91,6 +99,7 @@ class Trace {
   };
   void end() noexcept;
   Lane& lane();
+  int lane_beside(const std::string& name, double begin_seconds, double end_seconds);
   void wait_for_device();
   void throw_failure();
 
@@ -109,6 +118,8 @@ class Trace {
   std::map<std::thread::id, Lane> lanes_;
   std::vector<NamedLane> named_lanes_;
   std::vector<TraceEvent> events_;
+  std::map<std::int64_t, TraceEvent> open_calls_;
+  std::int64_t calls_ = 0;
   std::map<std::string, double> seconds_;
 };
 

@@ -14,10 +14,10 @@ namespace {
 
 class World final : public Communicator {
  public:
-  World(const Rank& stage, const MeshShape& shape, const Network& network)
+  World(const Rank& stage, const MeshShape& shape, const Network& network, PlanTable plans)
       : Communicator(stage.world.rank() * shape.dp * shape.tp, shape.ranks(), "world"),
         stages_(stage.world),
-        of_a_stage_(make_replicas(shape.dp * shape.tp, network, stage)) {}
+        of_a_stage_(make_replicas(shape.dp * shape.tp, network, stage, std::move(plans))) {}
 
  private:
   Work do_collective(Collective c) override {
@@ -79,18 +79,20 @@ bool are_alike(const MeshShape& shape, const Machine& machine) {
   return machine.ranks_per_node % shape.tp == 0 || shape.tp % machine.ranks_per_node == 0;
 }
 
-StageReplicas::StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine)
+StageReplicas::StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine,
+                             PlanTable plans)
     : stage_(stage),
       shape_(checked(stage, shape, machine)),
       tp_network_(network_of_every(machine, 1)),
       dp_network_(network_of_every(machine, shape.tp)),
-      world_(std::make_unique<World>(stage, shape, tp_network_)) {}
+      plans_(std::move(plans)),
+      world_(std::make_unique<World>(stage, shape, tp_network_, plans_)) {}
 
 StageReplicas::~StageReplicas() = default;
 
 std::unique_ptr<Mesh> StageReplicas::mesh() {
   const auto replicas = [&](int size, const Network& network, const char* name) {
-    return make_replicas(size, network, stage_, default_plans(), name);
+    return make_replicas(size, network, stage_, plans_, name);
   };
   const auto stages = [&](bool here, const char* name) {
     const int rank = stage_.world.rank();

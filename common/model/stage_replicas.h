@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/comm/mesh.h"
+#include "common/comm/plan.h"
 #include "common/comm/rank.h"
 #include "common/model/machine.h"
 
@@ -24,7 +25,9 @@ class StageReplicas {
   // `stage` is one of pp ranks that were launched on network_of_every(machine, dp * tp). Throws
   // Error for cp or ep above 1, and for tp whose groups lie in one node here and in two there
   // (are_alike). Rank and machine must outlive it, and it what it makes.
-  StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine);
+  // `plans` are those of the stages' launch.
+  StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine,
+                PlanTable plans = default_plans());
   ~StageReplicas();
 
   // Of all ranks. Its own collectives, which are of a few bytes, are taken by the ranks of each
@@ -38,6 +41,7 @@ class StageReplicas {
   const Rank stage_;
   const MeshShape shape_;
   const Network tp_network_, dp_network_;
+  const PlanTable plans_;
   std::unique_ptr<Communicator> world_;
 };
 

@@ -11,4 +11,7 @@ namespace aisc {
 // Collective: the others send theirs. Throws Error naming the file.
 void write_traces(const Rank& rank, const std::string& path);
 
+// Of a rank other than 0 that cannot send its trace any more, behind an error: the file's name.
+std::string trace_of(int rank);  // "trace.rank_3.json"
+
 }  // namespace aisc

@@ -47,17 +47,4 @@ double Recompute::repeated_flops_per_token(const GptConfig& model, std::int64_t 
   return blocks > 0 ? 24 * L * C * C + scores : core ? scores : 0;
 }
 
-// Of a token a block keeps 16 C: the inputs of both norms and what these make of them, queries,
-// keys and values, what attention makes of them, and the hidden layer's 4 C before and after GELU.
-double Recompute::kept_per_token(const GptConfig& model) const {
-  const auto widths = blocks == 0 ? 16 * model.layers : (model.layers + blocks - 1) / blocks;
-  return static_cast<double>(widths * model.width);
-}
-
-double Recompute::remade_per_token(const GptConfig& model) const {
-  if (blocks == 0) return 0;
-  const auto widths = 16 * std::min(blocks, model.layers) - 1;  // their input was kept
-  return static_cast<double>(widths * model.width);
-}
-
 }  // namespace aisc

@@ -23,10 +23,6 @@ struct Recompute {
   // FLOPs of a token that are computed a second time: a third of model FLOPs, forward's, of what is
   // recomputed. Beside GptConfig::flops_per_token, which counts the model's own.
   double repeated_flops_per_token(const GptConfig& model, std::int64_t tokens) const;
-  // Numbers of a token that blocks keep from forward to backward, and that are there again, while
-  // backward is at the blocks that they belong to.
-  double kept_per_token(const GptConfig& model) const;
-  double remade_per_token(const GptConfig& model) const;
 };
 
 }  // namespace aisc

@@ -26,6 +26,14 @@ struct MicroBatch {
 // Reads micro-batch m of the step, once each.
 using ReadMicroBatch = std::function<MicroBatch(std::int64_t m)>;
 
+// Where a rank's micro-batches come from, in place of BatchSampler::batch() when they are needed.
+class BatchReader {
+ public:
+  virtual ~BatchReader() = default;
+  // As data.batch(); called in the order of steps and micro-batches.
+  virtual Batch read(const BatchSampler& data, std::int64_t first_sample, std::int64_t count) = 0;
+};
+
 // Runs a rank's `count` micro-batches forward and backward: the gradients of loss_factor * (the sum
 // of their losses), which it returns in nats.
 using MicroBatchLoop =
@@ -102,8 +110,8 @@ class SumAtTheEnd final : public Reducer {
 
 struct TrainConfig;
 
-// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, one_after_another,
-// finish_in_order.
+// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, BatchSampler::batch,
+// one_after_another, finish_in_order.
 struct StepParts {
   // Of the reducer's slices. `mesh` is null where every rank has whole layers of the whole model.
   std::function<std::unique_ptr<Optimizer>(const Rank& rank, Mesh* mesh, ParameterStore& store,
@@ -113,6 +121,9 @@ struct StepParts {
   std::function<std::unique_ptr<Reducer>(const Rank& rank, const Model& model,
                                          ParameterStore& store)>
       reducer = {};
+  // Of the ranks that share each batch.
+  std::function<std::unique_ptr<BatchReader>(const Rank& rank, const TrainConfig& config)> reader =
+      {};
   MicroBatchLoop loop = {};
   FinishStep finish = {};
   // Of a mesh, in place of Reducer::norm: what it returns is summed over the ranks that have

@@ -58,47 +58,4 @@ void TrainConfig::validate(int all_ranks) const {
                      model.dtype == DType::F32 ? "" : name_of(model.dtype) + std::string(" or ")));
 }
 
-TrainConfig::Bytes TrainConfig::needed_bytes(int all_ranks) const {
-  const int ranks = std::max(1, data_ranks(all_ranks));
-  const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
-  const auto V = static_cast<double>(model.table_rows()), T = static_cast<double>(model.context);
-  const double parameters = (V + T) * C + L * (12 * C * C + 13 * C) + 2 * C;
-  const DType statistics = statistics_of(model.dtype);
-  const std::size_t state = (statistics == model.dtype ? 2 : 3) * size_of(statistics);
-  const std::int64_t share = (batch + ranks - 1) / ranks;
-  const std::int64_t at_a_time = (share + micro_batches - 1) / micro_batches;
-  const auto samples = static_cast<double>(at_a_time), stages = static_cast<double>(pp);
-  const double shares = std::min(stages, L);  // of the blocks: embedding and head may be alone
-  // Of a pipeline the first stage has a micro-batch under way for each stage.
-  const auto samples_of = [&](double parts) {
-    return std::min((parts > 0 ? parts : stages) * samples, static_cast<double>(share));
-  };
-  const double kept = samples_of(at_once.whole), begun = std::max(kept, samples_of(at_once.all));
-  // Beside what blocks keep: the last norm's two, the logits and a gradient; or, later, what is
-  // remade and the gradients of a block's output and of its hidden layer. And what lies between two
-  // layers, of all other micro-batches.
-  // Of what tensor ranks share each has its part: logits, and of the 16 C of a block the queries,
-  // keys and values, attention's output and the hidden layer, 12 C.
-  const auto parts = static_cast<double>(tp);
-  const double shared = 0.25 + 0.75 / parts;
-  const double others =
-      std::max(V / parts + 3 * C, recompute.remade_per_token(model) * shared + (1 + 4 / parts) * C);
-  const double all =
-      parameters * (static_cast<double>(size_of(model.dtype) + size_of(gradient_dtype) + state) +
-                    extra_state * static_cast<double>(size_of(statistics)));
-  // Of a pipeline the first stage, whose table is beside its part of the blocks.
-  const double table = V * C / parameters;
-  const double kept_of_a_token =
-      recompute.kept_per_token(model) * (recompute.blocks > 0 ? 1 : shared);
-  const double token_bytes = T * static_cast<double>(size_of(model.dtype));
-  // No more is kept besides than there is: all that blocks keep of the micro-batches under way.
-  const double to_keep =
-      samples_of(at_once.whole * at_once.all) * kept_of_a_token / shares * token_bytes;
-  return {
-      .model = (model_bytes > 0 ? model_bytes : all) * (table + (1 - table) / shares) / parts,
-      .activations = (kept * kept_of_a_token / shares + samples * others + (begun - samples) * C) *
-                         token_bytes +
-                     std::min(at_once.bytes, to_keep)};
-}
-
 }  // namespace aisc

@@ -86,6 +86,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
                 .warmup_steps = config.warmup_steps,
                 .total_steps = config.steps} {
   reducer_ = parts_.reducer(data_, model_, store_);
+  if (parts_.reader) reader_ = parts_.reader(data_, config_);
   hooks_ = {reducer_.get()};
   std::vector<OptimizerSlice> slices = reducer_->slices();
   for (const OptimizerSlice& slice : slices)
@@ -229,7 +230,9 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const 
   const auto span = rank_.trace.span("data");
   const SampleRange mine = part_of({0, config_.batch}, data_.world.rank(), data_.world.size());
   const SampleRange part = part_of(mine, m, config_.micro_batches);
-  return {.batch = data.batch(rank_.device, samples_ + part.begin, part.count()),
+  const std::int64_t first = samples_ + part.begin;
+  return {.batch = reader_ ? reader_->read(data, first, part.count())
+                           : data.batch(rank_.device, first, part.count()),
           .pass = {.step = static_cast<std::uint64_t>(steps_taken()),
                    .micro_batch = static_cast<int>(m),
                    .last_micro_batch = m + 1 == config_.micro_batches,

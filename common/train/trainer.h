@@ -112,6 +112,7 @@ class Trainer : private StepEnd {
   ParameterStore store_;
   CosineSchedule schedule_;
   std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<BatchReader> reader_;  // null: the plain one
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<LayerHook*> hooks_;
   std::int64_t steps_ = 0, samples_ = 0;

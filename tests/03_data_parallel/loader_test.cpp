@@ -5,13 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <set>
+#include <filesystem>
 
 #include "common/comm/launch.h"
-#include "common/train/trainer.h"
+#include "common/core/system/files.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/error_says.h"
 #include "tests/support/run_layout.h"
+#include "tests/support/temporary_folder.h"
 
 namespace aisc {
 namespace {
@@ -57,101 +58,108 @@ TEST(BoundedQueue, CountsHowOftenItWasEmpty) {
   EXPECT_EQ(queue.stalls(), 1);
 }
 
-constexpr LoaderOptions kOptions{.batch = 7, .context = 11, .seed = 3, .steps = 6};
+TrainConfig config_of(std::int64_t micro_batches = 3) {
+  TrainConfig config;
+  config.model = odd_config(DType::F64, 0.1);
+  config.gradient_dtype = DType::F64;
+  config.batch = 15;
+  config.micro_batches = micro_batches;
+  return config;
+}
+
+// Micro-batch m of the batch that begins with sample `batch_begin`.
+SampleRange micro_batch(const Rank& rank, const TrainConfig& c, std::int64_t batch_begin,
+                        std::int64_t m) {
+  const SampleRange part =
+      part_of(part_of({0, c.batch}, rank.world.rank(), rank.world.size()), m, c.micro_batches);
+  return {batch_begin + part.begin, batch_begin + part.end};
+}
+
+void expect_drawn(const Batch& batch, const BatchSampler& data, const SampleRange& samples,
+                  Device& device) {
+  const Batch expected = data.batch(device, samples.begin, samples.count());
+  EXPECT_TRUE(same_bits(batch.tokens, expected.tokens)) << "sample " << samples.begin;
+  EXPECT_TRUE(same_bits(batch.targets, expected.targets)) << "sample " << samples.begin;
+}
 
 TEST(Loader, GivesWhatTheSamplerDraws) {
   const auto text = some_text();
-  for (const std::size_t prefetch : {0, 1, 3})
+  const TrainConfig config = config_of();
+  for (const std::int64_t ahead : {1, 4})
     launch({.ranks = 3, .bind = false}, [&](const Rank& rank) {
-      LoaderOptions options = kOptions;
-      options.prefetch = prefetch;
-      Loader loader(rank, text, options);
-      const BatchSampler sampler(text, options.context, options.seed);
-      const SampleRange mine = part_of({0, options.batch}, rank.world.rank(), 3);
-      for (std::int64_t step = 0; step < options.steps; ++step) {
-        const Batch expected =
-            sampler.batch(rank.device, step * options.batch + mine.begin, mine.count());
-        const Batch batch = loader.next();
-        EXPECT_TRUE(same_bits(batch.tokens, expected.tokens)) << "step " << step;
-        EXPECT_TRUE(same_bits(batch.targets, expected.targets)) << "step " << step;
-      }
-      EXPECT_THROW(loader.next(), Error);
+      const BatchSampler data(text, config.model.context, 3);
+      Loader loader(rank, config, ahead);
+      for (const std::int64_t batch_begin : {0, 15, 30, 7, 22})  // the fourth goes on elsewhere
+        for (std::int64_t m = 0; m < config.micro_batches; ++m) {
+          const SampleRange samples = micro_batch(rank, config, batch_begin, m);
+          expect_drawn(loader.read(data, samples.begin, samples.count()), data, samples,
+                       rank.device);
+        }
     });
 }
 
 TEST(Loader, EndsBeforeItsBatchesAreTaken) {
   const auto text = some_text();
-  launch({}, [&](const Rank& rank) { Loader(rank, text, kOptions).next(); });
-}
-
-// A GPT that a loader feeds. `each` is called before each step.
-std::vector<double> train(const Rank& rank, TokenView text, const LoaderOptions& options,
-                          const std::function<void(Loader&)>& each = {},
-                          const std::function<void(Loader&)>& at_the_end = {}) {
-  const GptConfig config = odd_config(DType::F64);
-  const Model model = make_gpt(rank, config, gpt2_parts());
-  ParameterStore store(rank.device, make_units(model),
-                       {.value_dtype = DType::F64, .grad_dtype = DType::F64});
-  store.initialize(1);
-  AdamW adam(slices_of(store.parameters()), {});
-  SumAtTheEnd sum(rank, store);
-  Loader loader(rank, text, options);
-  std::vector<double> losses;
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    if (each) each(loader);
-    losses.push_back(loaded_step(rank, {model, store, adam, sum}, loader, options, 1e-3));
-  }
-  if (at_the_end) at_the_end(loader);
-  return losses;
-}
-
-TEST(Loader, TrainsAsTrainerDoes) {
-  const auto text = some_text();
-  std::vector<double> expected;
   launch({}, [&](const Rank& rank) {
-    TrainConfig config;
-    config.model = odd_config(DType::F64);
-    config.gradient_dtype = DType::F64;
-    config.batch = kOptions.batch;
-    config.clip = 0;
-    config.warmup_steps = 0;
-    config.learning_rate = config.min_learning_rate = 1e-3;
-    Trainer trainer(rank, config);
-    const BatchSampler data(text, kOptions.context, kOptions.seed);
-    for (std::int64_t i = 0; i < kOptions.steps; ++i) expected.push_back(trainer.step(data).loss);
-  });
-  launch({.ranks = 2, .bind = false}, [&](const Rank& rank) {
-    const std::vector<double> losses = train(rank, text, kOptions);
-    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-10);
-  });
-}
-
-TEST(Loader, EachPartOfAStepIsASpan) {
-  const auto text = some_text();
-  launch({.record_trace = true}, [&](const Rank& rank) {
-    train(rank, text, kOptions);
-    std::set<std::string> names;
-    std::set<int> loader_lanes, training_lanes;
-    for (const TraceEvent& event : rank.trace.events()) {
-      const auto part = std::find(kPartsOfAStep.begin(), kPartsOfAStep.end(), event.name);
-      if (part == kPartsOfAStep.end()) continue;
-      names.insert(event.name);
-      (part - kPartsOfAStep.begin() < 5 ? loader_lanes : training_lanes).insert(event.lane);
-    }
-    EXPECT_EQ(names, (std::set<std::string>(kPartsOfAStep.begin(), kPartsOfAStep.end())));
-    EXPECT_EQ(loader_lanes.size(), 1U);
-    EXPECT_EQ(training_lanes.size(), 1U);
-    EXPECT_NE(loader_lanes, training_lanes) << "1-5 run in a thread of their own, beside 6-15";
+    const TrainConfig config = config_of();
+    { const Loader never_asked(rank, config, 2); }
+    const BatchSampler data(text, config.model.context, 3);
+    Loader(rank, config, 2).read(data, 0, 5);
   });
 }
 
 TEST(Loader, ThatIsAheadStallsNobody) {
   const auto text = some_text();
   launch({}, [&](const Rank& rank) {
-    train(
-        rank, text, kOptions, [](Loader& loader) { loader.wait_until_full(); },  // it is fast
-        [](Loader& loader) { EXPECT_EQ(loader.stalls(), 0); });
+    const TrainConfig config = config_of();
+    const BatchSampler data(text, config.model.context, 3);
+    Loader loader(rank, config, 2);
+    loader.read(data, 0, 5);
+    const std::int64_t first = loader.stalls();
+    for (std::int64_t m = 1; m < 9; ++m) {
+      loader.wait_until_full();  // it is fast
+      loader.read(data, 5 * m, 5);
+    }
+    EXPECT_EQ(loader.stalls(), first);
   });
+}
+
+TEST(Loader, SaysWhatIsWrong) {
+  const auto text = some_text();
+  launch({}, [&](const Rank& rank) {
+    const TrainConfig config = config_of();
+    const BatchSampler data(text, config.model.context, 3);
+    Loader loader(rank, config, 2);
+    EXPECT_TRUE(error_says([&] { loader.read(data, 0, 4); }, {"4 samples", "micro-batch 0 has 5"}));
+    EXPECT_TRUE(error_says([&] { Loader(rank, config, 0); }, {"0 micro-batches ahead"}));
+  });
+}
+
+// A file of tokens that somebody cuts while it is in use: the thread's error is the reader's.
+TEST(Loader, HandsOverWhatGoesWrongInItsThread) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("tokens");
+  constexpr std::int64_t kTokens = 1 << 16;
+  write_file(path, std::string(2 * kTokens, '\1'));
+  const ReadableFile file(path);
+  std::filesystem::resize_file(path, 8);
+  launch({}, [&](const Rank& rank) {
+    const TrainConfig config = config_of();
+    const BatchSampler data(TokenView(file, 0, kTokens), config.model.context, 3);
+    Loader loader(rank, config, 2);
+    EXPECT_TRUE(error_says([&] { loader.read(data, 0, 5); }, {"it was cut while it was in use"}));
+  });
+}
+
+// The same numbers, whoever made the batches when.
+TEST(Loader, TrainsAsWithoutIt) {
+  for (const int ranks : {1, 2})
+    for (const std::int64_t micro_batches : {1, 3}) {
+      const TrainConfig config = config_of(micro_batches);
+      const auto plain = run_layout({.ranks = ranks}, config, 3);
+      const auto loaded = run_layout({.ranks = ranks}, config, 3, loaded_ahead(2));
+      EXPECT_TRUE(same_steps(plain, loaded, 0)) << ranks << " ranks, " << micro_batches;
+    }
 }
 
 // Numbers of a machine with a loader of .25 and a step of 1: only the first step waits.

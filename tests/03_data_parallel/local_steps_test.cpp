@@ -113,7 +113,8 @@ TEST(LocalSteps, DivergeBetweenAveragingsAndAgreeAfterThem) {
 }
 
 TEST(LocalSteps, WeightsInBF16AreTheirMasters) {
-  const TrainConfig config = config_of(DType::BF16);
+  TrainConfig config = config_of(DType::BF16);
+  config.batch = 12;  // as many for each rank: their numbers of tokens are not sent
   const auto text = some_text();
   launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
     Trainer trainer(rank, config, local(2, config.batch, false));
@@ -137,7 +138,8 @@ TEST(LocalSteps, WeightsInBF16AreTheirMasters) {
 }
 
 TEST(LocalSteps, SendNothingInBetween) {
-  const TrainConfig config = config_of(DType::F32);
+  TrainConfig config = config_of(DType::F32);
+  config.batch = 12;  // as many for each rank: their numbers of tokens are not sent
   const auto text = some_text();
   launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
     Trainer trainer(rank, config, local(4, config.batch, false));

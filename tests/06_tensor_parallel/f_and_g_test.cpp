@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/06_tensor_parallel/event_log.h"
 #include "tests/06_tensor_parallel/split_layers.h"
 #include "tests/support/drawn.h"
 #include "tests/support/numbers.h"
@@ -121,6 +122,34 @@ TEST(FAndG, SumOnceWhereTheySumAndSendNothingElse) {
         EXPECT_EQ(others, 0) << where << ": other operations of tp";
       }
   });
+}
+
+TEST(FAndG, ASumIsUnderWayUntilItIsWaitedFor) {
+  std::vector<split::EventLog> logs(2);
+  LaunchOptions options{.ranks = 2, .bind = false};
+  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
+    split::EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
+    return std::make_unique<split::LoggedComm>(std::move(inner), log);
+  };
+  launch(options, [&](const Rank& rank) {
+    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
+    for (const Conjugate which : kBoth)
+      for (const Direction direction : kDirections) {
+        Passing passing = begin_through(which, direction, rank.world,
+                                        from_doubles({1, 2, 3}, {3}, DType::F64, rank.device));
+        log.push_back("what does not need it");
+        const Tensor y = wait_for(rank, std::move(passing), "f or g");
+        EXPECT_EQ(to_doubles(y), sums(which, direction) ? (std::vector<double>{2, 4, 6})
+                                                        : (std::vector<double>{1, 2, 3}));
+      }
+  });
+  const split::EventLog f_forward{"what does not need it"},
+      summed{"all_reduce of 3 begins", "what does not need it", "all_reduce of 3 is over"};
+  split::EventLog expected;
+  for (const split::EventLog& part : {f_forward, summed, summed, f_forward})
+    expected.insert(expected.end(), part.begin(), part.end());
+  for (const split::EventLog& log : logs)
+    EXPECT_EQ(log, expected) << "f forward and backward, then g forward and backward";
 }
 
 TEST(FAndG, AsLayersKeepNothingAndAreEachOthersBackward) {

@@ -147,7 +147,7 @@ inline Trace senseless_trace(const std::string& name) {
         groups[static_cast<std::size_t>(draws.below(static_cast<int>(groups.size())))];
     if (std::count(call.ranks.begin(), call.ranks.end(), rank) == 0) continue;
     if (draws.below(8) == 0) call.op = CommOp::AllGather;
-    trace[static_cast<std::size_t>(rank)].calls.push_back(over(call));
+    trace[static_cast<std::size_t>(rank)].calls.push_back(draws.below(8) == 0 ? call : over(call));
   }
   for (TracedRank& rank : trace) {
     if (!rank.calls.empty() && draws.below(4) > 0) rank.calls.back().end_seconds = {};
@@ -167,11 +167,15 @@ struct Oracle {
     std::vector<std::vector<bool>> reaches(n, std::vector<bool>(n));
     std::vector<bool> disagrees(n);
     for (std::size_t r = 0; r < n; ++r) {
-      if (trace[r].ended || trace[r].calls.empty() || trace[r].calls.back().end_seconds) continue;
-      for (const int other : trace[r].calls.back().ranks) {
+      TracedRank until = trace[r];  // the first call that has not come back
+      std::size_t open = 0;
+      while (open < until.calls.size() && until.calls[open].end_seconds) ++open;
+      if (trace[r].ended || open == until.calls.size()) continue;
+      until.calls.resize(open + 1);
+      for (const int other : until.calls.back().ranks) {
         const auto o = static_cast<std::size_t>(other);
-        const std::vector<TracedCall> mine = same_calls(trace[r], trace[r].calls.back());
-        const std::vector<TracedCall> theirs = same_calls(trace[o], trace[r].calls.back());
+        const std::vector<TracedCall> mine = same_calls(until, until.calls.back());
+        const std::vector<TracedCall> theirs = same_calls(trace[o], until.calls.back());
         const std::size_t number = mine.size() - 1;
         if (number >= theirs.size() || (trace[o].ended && !theirs[number].end_seconds)) {
           waits[r].push_back(other);

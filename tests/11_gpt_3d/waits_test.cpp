@@ -51,6 +51,16 @@ void expect_mismatched(const Trace& trace, const Ranks& expected) {
   }
 }
 
+// Rank 0 has begun both sums, and waits in the first; rank 1 in the second.
+TEST(Waits, InTheFirstOfCallsThatAreUnderWayTogether) {
+  const TracedCall first = sum("dp", {0, 1, 2}), second = sum("dp", {0, 1, 2});
+  const Trace trace{{{first, second}}, {{over(first), second}}, {{over(first)}}};
+  expect_waits(trace, 0, {},
+               {{{2}, "all have begun the first sum; the second is not what rank 0 waits in"}});
+  expect_waits(trace, 1, {2}, {{{0, 2}, "rank 0 has begun the second, too"}});
+  expect_causes(trace, {2});
+}
+
 TEST(Waits, ForALateRankByHand) {
   const Trace trace{{{sum("world", {0, 1, 2})}}, {{sum("world", {0, 1, 2})}}, {}};
   expect_waits(trace, 0, {2},

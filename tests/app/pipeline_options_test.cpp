@@ -29,8 +29,6 @@ TEST(PipelineOptions, SayWhichFlagsDoNotGoTogether) {
        "stage"},
       {{"--ranks", "2", "--pp", "2", "--optimizer", "onebit-adam"},
        "--pp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"},
-      {{"--ranks", "2", "--pp", "2", "--plan"},
-       "--pp 2 and --plan: ranks of a pipeline do not hold the same"},
       {{"--ranks", "2", "--pp", "2", "--keep-mb", "-1"},
        "--keep-mb is -1, expected from 0 to 1000000"},
       {{"--ranks", "2", "--pp", "2", "--keep-mb", "4"},

@@ -39,11 +39,10 @@ std::vector<StepBooks> measured(const TrainConfig& config, int ranks, Deal deal)
       [&](const Rank& rank, Trainer& trainer) {
         take_steps(trainer, 1);
         rank.device.reset_peaks();
-        const CommStats before = rank.world.stats();
+        const SentMeter meter(rank, trainer);
         take_steps(trainer, 1);
-        books[static_cast<std::size_t>(rank.world.rank())] = {
-            .ledger = rank.device.ledger(),
-            .ring_bytes = ring_bytes(before, rank.world.stats(), ranks)};
+        books[static_cast<std::size_t>(rank.world.rank())] = {.ledger = rank.device.ledger(),
+                                                              .sent = meter.read()};
       });
   return books;
 }
@@ -54,7 +53,8 @@ void expect_same(const StepBooks& planned, const StepBooks& found) {
     EXPECT_EQ(planned.ledger[p].peak_bytes, found.ledger[p].peak_bytes) << name_of(p) << ", most";
     EXPECT_GT(planned.ledger[p].live_bytes, 0) << name_of(p);
   }
-  EXPECT_EQ(planned.ring_bytes, found.ring_bytes);
+  EXPECT_EQ(planned.sent.data, found.sent.data);
+  EXPECT_EQ(planned.sent.all(), found.sent.data) << "no other ranks are here";
 }
 
 TEST(PlanStep, IsWhatEveryRankMeasures) {
@@ -67,29 +67,42 @@ TEST(PlanStep, IsWhatEveryRankMeasures) {
                        (deal == Deal::Shards ? ", shards" : ""));
           TrainConfig config = config_of(dtype);
           config.micro_batches = micro_batches;
-          const StepBooks planned = plan_step(config, ranks, dealt(deal));
+          const StepBooks planned = plan_step(config, ranks, dealt(deal)).books;
           const std::vector<StepBooks> found = measured(config, ranks, deal);
           expect_same(planned, found[0]);
           for (const StepBooks& books : found)
             EXPECT_EQ(planned.ledger[Purpose::Activations].peak_bytes,
                       books.ledger[Purpose::Activations].peak_bytes)
                 << "as many samples on each";
-          EXPECT_EQ(planned.ring_bytes > 0, ranks > 1);
+          EXPECT_EQ(planned.sent.data > 0, ranks > 1);
         }
 }
 
 // 13 samples: 4, 4 and 5 of them.
-TEST(PlanStep, HasTheSmallestShareOfABatchThatDoesNotDivide) {
+TEST(PlanStep, HasTheLargestShareOfABatchThatDoesNotDivide) {
   TrainConfig config = config_of();
   config.batch = 13;
-  const StepBooks planned = plan_step(config, 3, {});
+  const StepBooks planned = plan_step(config, 3, {}).books;
   const std::vector<StepBooks> found = measured(config, 3, Deal::Nothing);
   expect_same(planned, found[0]);
   const auto activations = [](const StepBooks& books) {
     return books.ledger[Purpose::Activations].peak_bytes;
   };
-  EXPECT_EQ(activations(planned), activations(found[0]));
-  EXPECT_LT(activations(planned), activations(found[2]));
+  EXPECT_GT(activations(planned), activations(found[0]));
+  EXPECT_EQ(activations(planned), activations(found[2]));
+}
+
+TEST(PlanStep, NeedsWhatARankHoldsAtMost) {
+  for (const DType dtype : {DType::F64, DType::BF16}) {
+    const TrainConfig config = config_of(dtype);
+    const PlannedStep planned = plan_step(config, 2, dealt(Deal::Shards));
+    const Ledger& ledger = planned.books.ledger;
+    EXPECT_EQ(planned.needed.model, static_cast<double>(ledger[Purpose::Parameters].peak_bytes +
+                                                        ledger[Purpose::Gradients].peak_bytes +
+                                                        ledger[Purpose::Optimizer].peak_bytes));
+    EXPECT_EQ(planned.needed.activations,
+              static_cast<double>(ledger[Purpose::Activations].peak_bytes));
+  }
 }
 
 // On a thousand ranks it takes no longer, and of a model of 175 billion parameters no memory.
@@ -98,12 +111,12 @@ TEST(PlanStep, IsOfAnySize) {
   config.model = {.layers = 96, .heads = 96, .width = 12288, .context = 2048, .vocabulary = 50257};
   config.model.dtype = config.gradient_dtype = DType::BF16;
   config.batch = 1024;
-  const StepBooks planned = plan_step(config, 1024, {});
+  const StepBooks planned = plan_step(config, 1024, {}).books;
   const auto parameters = static_cast<double>(planned.ledger[Purpose::Parameters].live_bytes) / 2;
   EXPECT_NEAR(parameters, 175e9, 1e9);
   EXPECT_EQ(static_cast<double>(planned.ledger[Purpose::Optimizer].live_bytes), 12 * parameters);
   // Gradients in BF16, and the loss; 1024 ranks send 1023/1024 of them twice.
-  EXPECT_EQ(planned.ring_bytes, 1023.0 / 1024 * 2 * (2 * parameters + 8));
+  EXPECT_EQ(planned.sent.data, 1023.0 / 1024 * 2 * (2 * parameters + 8));
 }
 
 TEST(PlanStep, SaysWhatCannotBePlanned) {
@@ -131,7 +144,7 @@ TEST(PlanStep, TakesBatchesThatDoNotDivide) {
 
 TEST(PlanText, IsATable) {
   TrainConfig config = config_of(DType::BF16);
-  const StepBooks planned{.ledger = ledger_of(1000, 50), .ring_bytes = 1500};
+  const StepBooks planned{.ledger = ledger_of(1000, 50), .sent = {.data = 1500}};
   EXPECT_EQ(plan_text(config, 1, planned),
             "A step on each of 1 rank, weights in BF16, gradients in F32, 1 micro-batch; bytes\n"
             "                                       planned\n"
@@ -148,8 +161,8 @@ TEST(PlanText, IsATable) {
 TEST(PlanText, HasWhatWasMeasuredBesideIt) {
   TrainConfig config = config_of();
   config.micro_batches = 4;
-  const StepBooks planned{.ledger = ledger_of(1000, 50), .ring_bytes = 1500};
-  const StepBooks found{.ledger = ledger_of(1001, 51), .ring_bytes = 175'000'000'000};
+  const StepBooks planned{.ledger = ledger_of(1000, 50), .sent = {.data = 1500}};
+  const StepBooks found{.ledger = ledger_of(1001, 51), .sent = {.data = 175'000'000'000}};
   EXPECT_EQ(plan_text(config, 3, planned, &found),
             "A step on each of 3 ranks, weights in F64, gradients in F64, 4 micro-batches; bytes\n"
             "                                       planned          measured\n"
@@ -161,6 +174,21 @@ TEST(PlanText, HasWhatWasMeasuredBesideIt) {
             "optimizer, most                            401               401\n"
             "activations, most                           50                51\n"
             "sent by a ring                            1500      175000000000\n");
+}
+
+TEST(PlanText, OfAMeshSaysToWhom) {
+  TrainConfig config = config_of();
+  config.pp = config.tp = 2;
+  const StepBooks planned{
+      .ledger = ledger_of(1000, 50),
+      .sent = {.data = 10, .tensor = 200, .stages = 3000, .tables = 40000, .sums = 8}};
+  const std::string text = plan_text(config, 8, planned);
+  EXPECT_NE(text.find("sent to data ranks                          10\n"
+                      "sent to tensor ranks                       200\n"
+                      "sent to other stages                     43000\n"
+                      "sent by a ring                           43218\n"),
+            std::string::npos)
+      << text;
 }
 
 }  // namespace

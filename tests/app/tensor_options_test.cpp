@@ -27,9 +27,7 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
        "--tp 2 and --average-every: each step sums the gradients of the ranks that have the same "
        "part"},
       {{"--ranks", "2", "--tp", "2", "--optimizer", "onebit-adam"},
-       "--tp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"},
-      {{"--ranks", "2", "--tp", "2", "--plan"},
-       "--tp 2 and --plan: ranks that share layers do not hold the same"}};
+       "--tp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"}};
   for (const auto& [flags, said] : refused)
     EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
 }

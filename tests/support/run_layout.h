@@ -25,6 +25,7 @@ struct RankLayout {
   DeviceKind kind = DeviceKind::Cpu;
   int gpu = -1;  // all ranks' GPU; -1: one each
   LaunchOptions::BetweenGpus between_gpus = LaunchOptions::BetweenGpus::Auto;
+  PlanTable plans = {};                       // of collectives
   std::optional<LaunchOptions> options = {};  // in place of all this: an emulated machine's
 };
 
@@ -36,6 +37,7 @@ inline LaunchOptions launch_options(const RankLayout& layout) {
                         .backend = layout.ranks == 1 || layout.virtual_time
                                        ? LaunchOptions::Backend::Threads
                                        : LaunchOptions::Backend::Auto,
+                        .plans = layout.plans,
                         .device = {.kind = layout.kind, .index = layout.gpu, .poison = true},
                         .between_gpus = layout.between_gpus,
                         .bind = false};

@@ -16,7 +16,7 @@ UNWRITTEN = "AISC_UNWRITTEN"  # the exercise that throws
 INCLUDES = '#include <cstdlib>\n#include <string_view>\n#include "common/core/error.h"\n'
 # Of a run that is to be short, where the command does not say otherwise.
 SHORT = {"--steps": "2", "--batch": "8", "--layers": "4", "--width": "32", "--context": "16",
-         "--sample-tokens": "0", "--eval-windows": "8", "--peak": "1", "--threads": "1"}
+         "--sample-tokens": "0", "--eval-windows": "8", "--peak": "1"}
 
 
 def switched(text, name):
@@ -54,7 +54,7 @@ def run(program, command, folder, unwritten=""):
         if flag not in flags:
             flags += [flag, value]
     if "--machine" not in flags:
-        flags += ["--out", tempfile.mkdtemp(dir=folder)]
+        flags += ["--threads", "1", "--out", tempfile.mkdtemp(dir=folder)]
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "AISC_ROOT": str(ROOT)}
     environment[UNWRITTEN] = unwritten
     try:

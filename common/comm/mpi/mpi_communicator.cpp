@@ -21,10 +21,16 @@ class PendingCall final : public PendingOperation {
  public:
   PendingCall(std::shared_ptr<World> world, std::shared_ptr<Operation> what)
       : world_(std::move(world)), what_(std::move(what)) {
-    const Trace* trace = world_->trace;
-    if (!trace || !trace->is_recording()) return;
+    Trace* trace = world_->trace;
+    if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
     world_->is_traced = true;
     issued_seconds_ = world_->clock->now();
+    const Members& members = what_->members();
+    const std::string lane = members.name + (what_->channel == Channel::Direct ? " messages" : "");
+    traced_ = trace->begin_call(
+        lane, to_string(what_->call), issued_seconds_,
+        ranks_of(what_->call, world_->rank(), members.size(),
+                 [&](int rank) { return members.ranks[static_cast<std::size_t>(rank)]; }));
   }
 
   void wait() override {
@@ -65,18 +71,17 @@ class PendingCall final : public PendingOperation {
  private:
   void add_to_trace() {
     Trace* trace = world_->trace;
-    if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
+    if (!trace || traced_ == 0) return;
     const Time ended = what_->end_time();
     const Clock& clock = *world_->clock;
     const double end = ended == Time() ? clock.now() : clock.seconds_at(ended);
-    const std::string lane =
-        what_->members().name + (what_->channel == Channel::Direct ? " messages" : "");
-    trace->add(lane, to_string(what_->call), std::min(issued_seconds_, end), end);
+    trace->end_call(traced_, std::min(issued_seconds_, end), end);
   }
 
   const std::shared_ptr<World> world_;
   const std::shared_ptr<Operation> what_;
   double issued_seconds_ = 0;
+  std::int64_t traced_ = 0;  // its number in the trace; 0: it is not there
 };
 
 int rank_in(const Members& members, int world_rank) {

@@ -48,10 +48,13 @@ class PendingCall final : public PendingOperation {
         world_((*hold_)->world.get()),
         world_rank_(world_rank),
         what_(std::move(what)) {
-    const Trace* trace = world_->trace(world_rank_);
-    if (!trace || !trace->is_recording()) return;
+    Trace* trace = world_->trace(world_rank_);
+    if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
     world_->set_traced();
     issued_seconds_ = world_->clock(world_rank_).now();
+    const std::string lane =
+        *what_->place.communicator + (is_message(what_->call) ? " messages" : "");
+    traced_ = trace->begin_call(lane, to_string(what_->call), issued_seconds_, ranks());
   }
 
   void wait() override {
@@ -97,7 +100,7 @@ class PendingCall final : public PendingOperation {
     what_->settle();
     if (world_->is_virtual()) world_->clock(world_rank_).advance_to(what_->end_seconds());
     Trace* trace = world_->trace(world_rank_);
-    if (!trace || !trace->is_recording() || what_->call.op == CommOp::Split) return;
+    if (!trace || traced_ == 0) return;
     double begin = issued_seconds_, end = world_->clock(world_rank_).now();
     if (world_->is_virtual()) {
       begin = what_->begin_seconds();
@@ -105,11 +108,12 @@ class PendingCall final : public PendingOperation {
     } else if (const auto time = what_->end_time()) {
       end = world_->clock(world_rank_).seconds_at(*time);
     }
-    const bool is_message = what_->call.op == CommOp::Exchange || what_->call.op == CommOp::Send ||
-                            what_->call.op == CommOp::Recv;
-    begin = std::min(begin, end);  // it may be over before its issue was timed
-    trace->add(*what_->place.communicator + (is_message ? " messages" : ""), to_string(what_->call),
-               begin, end);
+    trace->end_call(traced_, std::min(begin, end), end);  // it may be over before it was timed
+  }
+  std::vector<int> ranks() const {
+    const CommunicatorState& state = **hold_;
+    return ranks_of(what_->call, world_rank_, state.size(),
+                    [&](int rank) { return state.world_rank(rank); });
   }
 
   const Hold hold_;
@@ -117,6 +121,7 @@ class PendingCall final : public PendingOperation {
   const int world_rank_;
   const std::shared_ptr<Waitable> what_;
   double issued_seconds_ = 0;
+  std::int64_t traced_ = 0;  // its number in the trace; 0: it is not there
 };
 
 class ThreadCommunicator final : public Communicator {

@@ -61,13 +61,13 @@ TEST(Plan, OfThePapersModelsIsItsTableAndItsVolumes) {
           SCOPED_TRACE(std::string(size.name) + " on " + std::to_string(row.ranks) +
                        " ranks, stage " + std::to_string(stage));
           const Options run = run_of_plan(size.config, row.ranks, stage);
-          const StepBooks books = plan_step(run.train, run.ranks, step_of(run));
+          const StepBooks books = plan_step(run.train, run.ranks, step_of(run)).books;
           const std::string cell = row.cells[i][static_cast<std::size_t>(stage - 1)];
           const double bytes = scaled(live_states(books.ledger), size.parameters, psi.parameters);
           EXPECT_EQ(printed(bytes, cell, size.print), cell);
           const std::int64_t elements = stage < 3 ? 2 * psi.all : 3 * psi.all + psi.table;
           const double n = row.ranks;
-          EXPECT_DOUBLE_EQ(books.ring_bytes,
+          EXPECT_DOUBLE_EQ(books.sent.data,
                            (n - 1) / n * static_cast<double>(2 * elements + 2 * (8 + 8)));
         }
       }

@@ -36,8 +36,6 @@ Options options_of(const MeshShape& mesh, int zero = 0, int layers = 2) {
   o.train.tp = mesh.tp;
   o.sharding.zero = zero;
   o.data_parallel.overlap = false;
-
-  o.train.at_once = micro_batches_at_once(o);
   return o;
 }
 
