@@ -215,6 +215,7 @@ nlohmann::ordered_json measure(const Flags& flags) {
 
 int main(int argc, char** argv) try {
   aisc::Flags flags;
+  flags.bench.seconds = 50;  // a minute with what is around them
   aisc::CommandLine line(
       "Compares the module's algorithms, on processes with the collectives of MPI and on threads "
       "with those of the backend. The column `times` is the time as a multiple of theirs.");

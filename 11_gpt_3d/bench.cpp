@@ -31,7 +31,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSteps = 2;            // measured ones of a form in a round, after one of warm-up
 constexpr double kTolerance = 1e-4;  // of F32 losses and norms, whose sums are in another order
 constexpr Purpose kHeld[] = {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer,
                              Purpose::Activations};
@@ -101,40 +100,43 @@ double seconds_of_others() {
   return seconds_of_cores(usable_cores()).value_or(0) - seconds_of_this_process().value_or(0);
 }
 
-Measured measure(const Form& form, Size size, TokenView text, const PlanTable& plans) {
+enum class Step { Counted, Timed };  // a timed one after another, which warms up
+
+Measured measure(const Form& form, Size size, TokenView text, Step step) {
   Measured m;
   const Options options = options_of(form, size);
   const StepParts parts = step_of(options);
   // Not bound to cores: a rank whose core another program uses as well would hold up the other.
+  // Threads sum in place, without messages: what is sent is counted by the plans that virtual time
+  // runs.
+  const PlanTable plans = step == Step::Counted ? default_plans() : PlanTable{};
   launch({.ranks = form.ranks, .plans = plans, .bind = false}, [&](const Rank& rank) {
     omp_set_num_threads(form.threads);
     Trainer trainer(rank, options.train, parts);
     const BatchSampler data(text, options.train.model.context, options.train.seed);
-    trainer.step(data);
-    for (int i = 0; i < kSteps; ++i) {
-      rank.world.barrier();  // comm: 0 bytes: all begin together
-      rank.device.reset_peaks();
-      rank.trace.reset();
-      rank.trace.record(true);
-      const CommStats::Peer before = rank.world.sent_by_family();
-      const double others_before = seconds_of_others(), begin = rank.clock.now();
-      const StepReport report = trainer.step(data);
-      const double seconds = rank.clock.now() - begin;
-      rank.trace.record(false);
-      if (rank.world.rank() > 0) continue;
-      m.seconds.push_back(seconds);
-      // Counted in steps of 10 ms, which may be longer than a step.
-      const double others = (seconds_of_others() - others_before) / (2 * seconds);
-      m.others.push_back(std::clamp(others, 0.0, 1.0));
-      const CommunicationTime communication = communication_time(rank.trace.events());
-      m.exposed.push_back(communication.exposed);
-      m.under_way.push_back(communication.under_way);
-      m.ledger = rank.device.ledger();
-      const CommStats::Peer after = rank.world.sent_by_family();
-      m.sent = {.messages = after.messages - before.messages,
-                .wire_bytes = after.wire_bytes - before.wire_bytes};
-      m.report = report;
-    }
+    if (step == Step::Timed) trainer.step(data);
+    rank.world.barrier();  // comm: 0 bytes: all begin together
+    rank.device.reset_peaks();
+    rank.trace.reset();
+    rank.trace.record(true);
+    const CommStats::Peer before = rank.world.sent_by_family();
+    const double others_before = seconds_of_others(), begin = rank.clock.now();
+    const StepReport report = trainer.step(data);
+    const double seconds = rank.clock.now() - begin;
+    rank.trace.record(false);
+    if (rank.world.rank() > 0) return;
+    m.seconds.push_back(seconds);
+    // Counted in steps of 10 ms, which may be longer than a step.
+    const double others = (seconds_of_others() - others_before) / (2 * seconds);
+    m.others.push_back(std::clamp(others, 0.0, 1.0));
+    const CommunicationTime communication = communication_time(rank.trace.events());
+    m.exposed.push_back(communication.exposed);
+    m.under_way.push_back(communication.under_way);
+    m.ledger = rank.device.ledger();
+    const CommStats::Peer after = rank.world.sent_by_family();
+    m.sent = {.messages = after.messages - before.messages,
+              .wire_bytes = after.wire_bytes - before.wire_bytes};
+    m.report = report;
   });
   return m;
 }
@@ -176,21 +178,14 @@ void require_same(const StepReport& found, const StepReport& expected, const std
 // Above it a step was disturbed: other programs took more than this share of two cores.
 constexpr double kMostOthers = 0.05;
 
-// The steps of a form in all rounds, in which the forms take turns.
-std::vector<Measured> measure_rounds(int rounds, Size size, TokenView text) {
-  std::vector<Measured> all(kForms.size());
-  for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < kForms.size(); ++i) {
-      const Measured m = measure(kForms[i], size, text, {});
-      Measured& sum = all[i];
-      sum.report = m.report;
-      require_same(m.report, all[0].report, kForms[i].name);
-      sum.seconds.insert(sum.seconds.end(), m.seconds.begin(), m.seconds.end());
-      sum.exposed.insert(sum.exposed.end(), m.exposed.begin(), m.exposed.end());
-      sum.under_way.insert(sum.under_way.end(), m.under_way.begin(), m.under_way.end());
-      sum.others.insert(sum.others.end(), m.others.begin(), m.others.end());
-    }
-  return all;
+// Adds the step of one more round.
+void add(Measured& all, const Measured& step) {
+  all.report = step.report;
+  all.ledger = step.ledger;
+  all.seconds.insert(all.seconds.end(), step.seconds.begin(), step.seconds.end());
+  all.exposed.insert(all.exposed.end(), step.exposed.begin(), step.exposed.end());
+  all.under_way.insert(all.under_way.end(), step.under_way.begin(), step.under_way.end());
+  all.others.insert(all.others.end(), step.others.begin(), step.others.end());
 }
 
 // The values of the steps that nothing disturbed; of all steps where all were disturbed.
@@ -214,16 +209,16 @@ void print_books(const std::string& name, const Json& row) {
              row["sent"].get<double>() / 1e6, row["messages"].get<std::int64_t>());
 }
 
-void print(const Json& rows, bool has_machine) {
-  fmt::print("measured\n");
-  print_header("sent", "   a step  as fast  exposed  bubble  others calm");
-  for (const Json& row : rows) {
-    print_books(row["form"], row["measured"]);
-    fmt::print("{:>9.4f}{:>9.2f}{:>9.4f}{:>8.1f}{:>8.0f}{:>6}\n", row["seconds"].get<double>(),
-               row["speedup"].get<double>(), row["exposed"].get<double>(),
-               100 * row["bubble"].get<double>(), 100 * row["others"].get<double>(),
-               row["calm_steps"].get<int>());
-  }
+void print_measured(const Json& row) {
+  print_books(row["form"], row["measured"]);
+  fmt::print("{:>9.4f}{:>9.2f}{:>9.4f}{:>8.1f}{:>8.0f}{:>6}\n", row["seconds"].get<double>(),
+             row["speedup"].get<double>(), row["exposed"].get<double>(),
+             100 * row["bubble"].get<double>(), 100 * row["others"].get<double>(),
+             row["calm_steps"].get<int>());
+  std::fflush(stdout);
+}
+
+void print_computed(const Json& rows, bool has_machine) {
   fmt::print("\ncomputed, in virtual time\n");
   print_header("sent", has_machine ? "   a step  exposed  of measured" : "");
   for (const Json& row : rows) {
@@ -248,13 +243,33 @@ void print(const Json& rows, bool has_machine) {
              (*alone)["form"].get<std::string>());
 }
 
+Json row_of(const Form& form, Size size, const Measured& m, const Measured& counted,
+            const std::string& computes) {
+  const auto middle = [&](const std::vector<double>& v) { return median(calm(v, m.others)); };
+  return {{"form", form.name},
+          {"ranks", form.ranks},
+          {"threads", form.threads},
+          {"seconds", middle(m.seconds)},
+          {"speedup", 1.0},  // relative to the first row
+          {"exposed", middle(m.exposed)},
+          {"under_way", middle(m.under_way)},
+          {"others", middle(m.others)},
+          {"calm_steps", std::count_if(m.others.begin(), m.others.end(),
+                                       [](double share) { return share <= kMostOthers; })},
+          {"steps_seconds", m.seconds},
+          {"steps_others", m.others},
+          {"bubble", bubble_of(form, options_of(form, size).train.micro_batches)},
+          {"measured", books(counted.ledger, counted.sent.wire_bytes, counted.sent.messages)},
+          {"computed", computed(form, size, computes)}};
+}
+
 int run(int argc, char** argv) {
   CommandLine line(
       "Training steps of char-10m (L6 C384 H6 V256 B8 T256) in F32 on one rank and on two, in "
       "every "
       "form of parallelism.");
   std::string json, machine;
-  int rounds = 7;
+  int rounds = 1;
   bool quick = false;
   line.number("--rounds", rounds, 1, 1000, "of all forms in turns; medians are shown");
   line.given("--quick", quick, "a model that takes milliseconds, to see that all is there");
@@ -272,33 +287,6 @@ int run(int argc, char** argv) {
   std::mt19937 random(1);
   for (auto& byte : text) byte = static_cast<std::uint8_t>(random());
 
-  const std::vector<Measured> all = measure_rounds(rounds, size, text);
-  const double alone = median(calm(all[0].seconds, all[0].others));
-  Json rows = Json::array();
-  for (std::size_t i = 0; i < kForms.size(); ++i) {
-    const Form& form = kForms[i];
-    const Measured& m = all[i];
-    const auto middle = [&](const std::vector<double>& v) { return median(calm(v, m.others)); };
-    // Threads sum in place, without messages: what is sent is counted in a step by the plans that
-    // virtual time runs.
-    const Measured counted = measure(form, size, text, default_plans());
-    rows.push_back(
-        {{"form", form.name},
-         {"ranks", form.ranks},
-         {"threads", form.threads},
-         {"seconds", middle(m.seconds)},
-         {"speedup", alone / middle(m.seconds)},
-         {"exposed", middle(m.exposed)},
-         {"under_way", middle(m.under_way)},
-         {"others", middle(m.others)},
-         {"calm_steps", std::count_if(m.others.begin(), m.others.end(),
-                                      [](double share) { return share <= kMostOthers; })},
-         {"steps_seconds", m.seconds},
-         {"steps_others", m.others},
-         {"bubble", bubble_of(form, options_of(form, size).train.micro_batches)},
-         {"measured", books(counted.ledger, counted.sent.wire_bytes, counted.sent.messages)},
-         {"computed", computed(form, size, computes)}});
-  }
   fmt::print(
       "MB at most on rank 0, MB and messages that it sends in a step; seconds of a step; how many\n"
       "times as fast as one rank of one thread; seconds in which rank 0 did nothing but\n"
@@ -306,9 +294,25 @@ int run(int argc, char** argv) {
       "other\n"
       "programs took. Times are medians of calm steps, in which that was at most {:.0f} %, of {} "
       "in "
-      "all;\nwhere there was no calm one, of the disturbed\n\n",
-      100 * kMostOthers, kSteps * rounds);
-  print(rows, !machine.empty());
+      "all;\nwhere there was no calm one, of the disturbed\n\nmeasured\n",
+      100 * kMostOthers, rounds);
+  print_header("sent", "   a step  as fast  exposed  bubble  others calm");
+  std::fflush(stdout);
+  std::vector<Measured> all(kForms.size());
+  Json rows = Json::array();
+  for (int round = 1; round <= rounds; ++round)
+    for (std::size_t i = 0; i < kForms.size(); ++i) {
+      add(all[i], measure(kForms[i], size, text, Step::Timed));
+      require_same(all[i].report, all[0].report, kForms[i].name);
+      if (round < rounds) continue;
+      const Measured counted =
+          kForms[i].ranks > 1 ? measure(kForms[i], size, text, Step::Counted) : all[i];
+      rows.push_back(row_of(kForms[i], size, all[i], counted, computes));
+      rows.back()["speedup"] =
+          rows[0]["seconds"].get<double>() / rows.back()["seconds"].get<double>();
+      print_measured(rows.back());
+    }
+  print_computed(rows, !machine.empty());
   if (!json.empty()) write_file(json, rows.dump(1) + "\n");
   return 0;
 }

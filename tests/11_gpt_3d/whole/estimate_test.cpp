@@ -28,7 +28,8 @@ Options run_of_estimate(int ranks, int pp, int tp, const std::string& schedule =
   return options;
 }
 
-// One rank a stage against all of them. Where parts are not equally large the first is the smallest.
+// One rank a stage against all of them. Where parts are not equally large the first is the
+// smallest.
 constexpr double kOfUnequalParts = 0.002;
 void expect_what_is_held(const Options& options, const std::string& name) {
   const PlannedStep planned = plan_step(options.train, options.ranks, step_of(options));
