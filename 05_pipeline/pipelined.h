@@ -17,6 +17,7 @@ struct PipelineChoice {
   Again again = Again::Never;
   std::int64_t keep_bytes = 0;         // PipelineOptions
   Weights weights = Weights::Stashed;  // of pipedream; 2bw's are TwoBuffered
+  std::string machine = "limitless";   // on which layers take the time by which stages are cut
 };
 
 // By its name. pipedream and 2bw update m times and once; a run of them ends with nothing under
@@ -25,11 +26,12 @@ struct PipelineChoice {
 Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batches);
 
 // The blocks of each of `stages` stages: by what the layers of such a GPT cost, forward and
-// backward, in FLOP and bytes of one machine (planner.h); the first stage has the embedding, the
+// backward, in FLOP and bytes of a machine (planner.h); the first stage has the embedding, the
 // last the head. With more stages than blocks embedding and head are cut like blocks, so that one
 // of them or both are a stage alone. The same on every rank. Throws Error for more than two stages
 // more than blocks.
-std::vector<BlockRange> stages_of(const GptConfig& config, int stages);
+std::vector<BlockRange> stages_of(const GptConfig& config, int stages,
+                                  const std::string& machine = "limitless");
 
 // For a Trainer with config.pp ranks a pipeline. A step is one run of the schedule: m micro-batches
 // of each pipeline's share of the batch. With pipedream each of them is an update of its own, and

@@ -114,7 +114,8 @@ void require_stages(Options& options) {
   parse_order(options.order);
   plans_of(options);
   step_of(options);
-  if (options.train.pp > 1) stages_of(options.train.model, options.train.pp * options.chunks());
+  if (options.train.pp > 1)
+    stages_of(options.train.model, options.train.pp * options.chunks());  // are there so many?
 }
 
 // The sizes of the model: those of the file of --init, which flags may not contradict, or the

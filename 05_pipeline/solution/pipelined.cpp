@@ -34,7 +34,7 @@ class GptStages final : public Stages {
           fmt::format("pipeline: {} updates by the mean over each micro-batch, which are equally "
                       "large: found a batch of {}, expected a multiple of {}",
                       choice.schedule, config.batch, parts));
-    const std::vector<BlockRange> all = stages_of(config.model, schedule_.stages());
+    const std::vector<BlockRange> all = stages_of(config.model, schedule_.stages(), choice.machine);
     for (const int stage : schedule_.stage_of[static_cast<std::size_t>(pp_.rank())])
       blocks_.push_back(all[static_cast<std::size_t>(stage)]);
   }
@@ -109,16 +109,15 @@ Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batche
                   name));
 }
 
-std::vector<BlockRange> stages_of(const GptConfig& config, int stages) {
+std::vector<BlockRange> stages_of(const GptConfig& config, int stages, const std::string& machine) {
   if (stages > config.layers + 2)
     fail(
         fmt::format("pipeline: {} stages of {} blocks, expected at most {}: each block, the "
                     "embedding and the head may be a stage",
                     stages, config.layers, config.layers + 2));
-  const Machine machine = find_machine("limitless");
   GptConfig sizes = config;
   sizes.dropout = 0;
-  const auto layers = gpt_layer_seconds(machine, sizes, 1, config.context);
+  const auto layers = gpt_layer_seconds(find_machine(machine), sizes, 1, config.context);
   if (stages <= config.layers)
     return gpt_stages(config, cut(block_seconds(config, layers), stages));
   return part_stages(config, cut(part_seconds(config, layers), stages));

@@ -33,13 +33,15 @@ ShardOptions shards_of(const Options::Sharding& s) {
                      .persist = s.persist}};
 }
 
-PipelineChoice pipeline_of(const Options::Pipeline& p) {
+PipelineChoice pipeline_of(const Options& options) {
+  const Options::Pipeline& p = options.pipeline;
   return {.schedule = p.schedule,
           .chunks = p.chunks,
           .again = p.again == "none"    ? Again::Never
                    : p.again == "early" ? Again::Early
                                         : Again::OnArrival,
-          .keep_bytes = std::llround(p.keep_mb * (1 << 20))};
+          .keep_bytes = std::llround(p.keep_mb * (1 << 20)),
+          .machine = options.machine.empty() ? "limitless" : options.machine};
 }
 
 // Its steps are the schedule's, relative to each parameter's size.
@@ -77,7 +79,7 @@ StepParts step_of(const Options& options) {
   if (d.prefetch_data > 0 && options.machine.empty())
     parts = loaded_ahead(d.prefetch_data, std::move(parts));
   if (options.train.pp > 1) {
-    const PipelineChoice choice = pipeline_of(options.pipeline);
+    const PipelineChoice choice = pipeline_of(options);
     find_schedule(choice, options.train.pp,  // says at once what cannot be
                   static_cast<int>(options.train.micro_batches));
     parts = pipelined(choice, std::move(parts));

@@ -48,6 +48,21 @@ TEST(StagesOf, AreThoseOfTheHandout) {
   EXPECT_EQ(blocks, (std::vector<std::int64_t>{5, 7, 7, 5}));
 }
 
+// How long a block takes beside the head is another share on another machine.
+TEST(StagesOf, AreCutByWhatLayersTakeOnTheMachine) {
+  const GptConfig config{
+      .layers = 24, .heads = 16, .width = 2048, .context = 1024, .vocabulary = 50257};
+  const auto blocks = [&](const char* machine) {
+    std::vector<std::int64_t> counts;
+    for (const BlockRange& stage : stages_of(config, 4, machine))
+      counts.push_back(stage.end - stage.begin);
+    return counts;
+  };
+  EXPECT_EQ(blocks("limitless"), (std::vector<std::int64_t>{5, 7, 7, 5}));
+  EXPECT_EQ(blocks("dgx-2"), (std::vector<std::int64_t>{6, 6, 7, 5}));
+  EXPECT_THROW(stages_of(config, 4, "no such machine"), Error);
+}
+
 TEST(StagesOf, HaveEmbeddingAndHeadAloneWhereThereAreMoreThanBlocks) {
   using Stages = std::vector<BlockRange>;
   const GptConfig small = odd_config();  // of 2 blocks, with 13 words: the ends are cheap
