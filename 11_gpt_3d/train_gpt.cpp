@@ -235,8 +235,10 @@ int threads_of_this_process(const Options& options, int threads) {
   return computing + 3 + available_cores();
 }
 
+// Of signs, and of weights averaged by unequal shares, one rank cannot run for all.
 PlannedStep plan_of(const Options& options) {
-  return plan_step(options.train, options.ranks, step_of(options), !options.onebit_adam());
+  const bool alike = !options.onebit_adam() && options.data_parallel.average_every == 0;
+  return plan_step(options.train, options.ranks, step_of(options), alike);
 }
 
 // What of a planned step leaves nodes, for each order of the mesh; nothing where there is one node,
