@@ -4,9 +4,8 @@
 
 #include <vector>
 
-#include "04_sharding/gather_schedule.h"
+#include "04_sharding/gathered_weights.h"
 #include "04_sharding/owners.h"
-#include "common/core/work.h"
 #include "common/train/step_parts.h"
 
 namespace aisc {
@@ -16,6 +15,25 @@ struct OwnerOptions {
   // How the ranks' gradients of a unit become one. Both leave the same sum with the owner; the
   // others need none, and an all-reduce sends twice the bytes to give them one.
   enum class Sum { ReduceToOwner, AllReduce } sum = Sum::ReduceToOwner;
+};
+
+// The owner has a unit, the others have it while a layer needs it.
+class OwnedWeights final : public DividedWeights {
+ public:
+  // Of a store that is padded for one rank.
+  OwnedWeights(const Rank& rank, const ParameterStore& store);
+
+  int owner(std::size_t unit) const { return owners_[unit]; }
+  View own(std::size_t unit) const { return weights_[unit]; }  // (count); empty: another rank's
+  // Steps: as the broadcast's. Bytes sent, of all ranks together: (n - 1) times the unit. The owner
+  // sends from its own memory, and computes with it, too.
+  Coming gather(std::size_t unit) override;
+
+ private:
+  const Rank rank_;
+  const ParameterStore& store_;
+  std::vector<int> owners_;
+  std::vector<Tensor> weights_;
 };
 
 // ShardedUnits' stage 3 by whole units: the owner has a unit's weights, sums of gradients and
@@ -36,7 +54,7 @@ class Owners final : public Reducer {
   Owners(const Rank& rank, const Model& model, ParameterStore& store,
          const OwnerOptions& options = {});
 
-  int owner(std::size_t unit) const { return units_[unit].owner; }
+  int owner(std::size_t unit) const { return parts_.owner(unit); }
 
   // The whole parameters of this rank's units.
   std::vector<OptimizerSlice> slices() const override;
@@ -49,44 +67,32 @@ class Owners final : public Reducer {
   // Throws Error where weight gradients are deferred: they would come after they are sent.
   void before_backward(std::size_t layer, const Pass& pass, Saved& saved) override;
   void after_backward(std::size_t layer, const Pass& pass) override;
-  void finish() override { collect(), release(); }
+  void finish() override { collect(), weights_.release(); }
   double norm(const MeshPlace& place) const override;
   void updated() override { take_slices(); }
   void take_slices() override;
 
  private:
-  struct State {
-    int owner = 0;
-    bool persists = false;
-    bool whole = false;   // here, or on its way
-    bool summed = false;  // `sum` has one of this step, or it is on its way
-    Tensor weights, sum;  // (count): the owner's
-    Tensor coming;        // until the broadcast is waited for
-    Work broadcast;
+  struct Sum {
+    bool begun = false;  // it has one of this step, or it is on its way
+    Tensor gradients;    // (count): the owner's
   };
   // Gradients of a unit that are being summed, in their place.
   struct Sending {
     Tensor gradients;
     Work work;
-    View adds_to;  // the owner's `sum`; empty: they are there already, or another rank's
+    View adds_to;  // the owner's sum; empty: they are there already, or another rank's
   };
   bool is_mine(std::size_t unit) const { return owner(unit) == rank().world.rank(); }
-  Tensor memory_for(std::size_t unit, Purpose purpose) const;
-
-  void turn_to(std::size_t layer, const std::vector<std::size_t>& wanted);
-  void broadcast(std::size_t unit);  // launches it
-  void wait_for(std::size_t unit);
-  void free(std::size_t unit);
-  // Frees all units but these and those that persist.
-  void release(const std::vector<std::size_t>& but = {});
-
+  Tensor memory_for_gradients(std::size_t unit) const;
   void sum(std::size_t unit);  // launches it, after the one that is under way
   void collect();              // waits for what is under way
 
   const OwnerOptions::Sum sum_;
   const std::vector<LayerUnits> layers_;
-  GatherSchedule training_, evaluation_;
-  std::vector<State> units_;
+  OwnedWeights parts_;
+  GatheredWeights weights_;
+  std::vector<Sum> sums_;  // by unit
   Sending sending_;
 };
 

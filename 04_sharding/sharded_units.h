@@ -56,7 +56,8 @@ class ShardedUnits final : public Reducer {
   const ShardOptions options_;
   const std::vector<LayerUnits> layers_;
   const std::vector<ShardPiece> pieces_;
-  std::optional<GatheredWeights> weights_;  // of stage 3
+  std::optional<SlicedWeights> shards_;  // of stage 3
+  std::optional<GatheredWeights> weights_;
   ScatteredGradients gradients_;
 };
 

@@ -235,9 +235,15 @@ int threads_of_this_process(const Options& options, int threads) {
   return computing + 3 + available_cores();
 }
 
-// Of signs, and of weights averaged by unequal shares, one rank cannot run for all.
+// Ranks do the same as one that runs for all of them: not those that send signs, or own whole
+// units.
+bool are_alike(const Options& options) {
+  return !options.onebit_adam() && options.sharding.by != "owners";
+}
+
+// What ranks average by unequal shares depends on how many samples each has.
 PlannedStep plan_of(const Options& options) {
-  const bool alike = !options.onebit_adam() && options.data_parallel.average_every == 0;
+  const bool alike = are_alike(options) && options.data_parallel.average_every == 0;
   return plan_step(options.train, options.ranks, step_of(options), alike);
 }
 
@@ -272,7 +278,7 @@ int run_emulated(Options& options) {
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
                   .plans = plans_of(options),
-                  .alike = !options.onebit_adam()};
+                  .alike = are_alike(options)};
   if (parse_order(options.order) != kMeshOrder)
     run.place = [&](Communicator& world) { return placed_as(options, world); };
   std::optional<PlannedStep> planned;

@@ -45,7 +45,8 @@ struct Options {
   } data_parallel;
   struct Sharding {
     int zero = 0;      // ZeRO's stage; 0: every rank has all
-    int prefetch = 1;  // layers whose weights are gathered ahead
+    std::string by = "slices";  // of every unit; or "owners" of whole units, in stage 3
+    int prefetch = 1;           // layers whose weights are gathered ahead
     // Elements: 04_sharding/gather_schedule.h says of what.
     std::int64_t live = 0;  // 0: no limit
     std::int64_t reuse = 0, persist = 0;

@@ -54,6 +54,10 @@ void add_sharding(CLI::App& app, Options& o) {
              "ZeRO's stage: ranks divide nothing (0), the optimizer's state (1), gradients, too "
              "(2), weights, too (3)")
       ->group(group);
+  app.add_option("--shard-by", s.by,
+                 "stage 3: each rank has a slice of every unit of weights, or owns whole units")
+      ->group(group)
+      ->check(CLI::IsMember({"slices", "owners"}));
   add_number(app, "--prefetch", s.prefetch, 0, kMostLayers,
              "stage 3: layers ahead whose weights are on their way while a layer computes")
       ->group(group);
@@ -189,7 +193,7 @@ void require_sharding(Options& o, int argc, const char* const* argv) {
   const Options::Sharding& s = o.sharding;
   const auto given = [&](const char* flag) { return is_given(flag, argc, argv); };
   if (s.zero < 3)
-    for (const char* flag : {"--prefetch", "--live", "--reuse", "--persist"})
+    for (const char* flag : {"--shard-by", "--prefetch", "--live", "--reuse", "--persist"})
       if (given(flag)) fail(fmt::format("{}: only beside --zero 3, found --zero {}", flag, s.zero));
   if (s.zero > 0) {
     if (o.data_parallel.average_every > 0)
@@ -204,6 +208,8 @@ void require_sharding(Options& o, int argc, const char* const* argv) {
       if (given(flag))
         fail(fmt::format("{} and --zero {}: shards are sent unit by unit", flag, s.zero));
   }
+  if (s.by == "owners" && o.adafactor())
+    fail("--shard-by owners and --optimizer adafactor: its sums are of slices, or of all");
   if (o.adafactor()) {
     if (o.device != "cpu") fail("--optimizer adafactor and --device: it computes on the host");
     if (o.data_parallel.average_every > 0)
@@ -251,6 +257,8 @@ void require_pipeline(Options& o, int argc, const char* const* argv) {
       set_clip_aside(o);
     }
   }
+  refuse(o.sharding.by == "owners", "--shard-by owners",
+         "of the table, which is on two stages, other ranks would be the owners");
   refuse(o.sharding.zero > 1 && p.schedule.starts_with("zb-"), "--zero",
          "from stage 2 on gradients are freed behind a layer, zero-bubble schedules defer them");
 }
@@ -294,6 +302,7 @@ nlohmann::ordered_json parallel_json(const Options& o) {
             {"prefetch-data", o.data_parallel.prefetch_data}}},
           {"sharding",
            {{"zero", o.sharding.zero},
+            {"shard-by", o.sharding.by},
             {"prefetch", o.sharding.prefetch},
             {"live", o.sharding.live},
             {"reuse", o.sharding.reuse},

@@ -76,7 +76,8 @@ const Flags kOfTraining = {"layers",        "width",
                            "persist",       "optimizer",
                            "plan",          "schedule",
                            "chunks",        "recompute-stages",
-                           "prefetch-data", "keep-mb"};
+                           "shard-by",      "prefetch-data",
+                           "keep-mb"};
 const Flags kOfRuns = {"checkpoint-interval",
                        "keep",
                        "eval-interval",

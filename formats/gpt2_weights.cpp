@@ -302,7 +302,7 @@ GptConfig gpt2_config(const Safetensors& file, std::int64_t heads) {
     fail(fmt::format(
         "{}: how many attention heads its {} columns make does not show in the weights, "
         "there is no config.json beside it, and GPT-2's {} columns a head do not divide "
-        "them: expected --heads",
+        "them: expected to be told heads",
         file.path(), config.width, kHeadWidth));
   return config;
 }

@@ -77,7 +77,7 @@ void OneBitAdam::do_step(const OptimizerStep& options, std::int64_t step) {
     return;
   }
   if (options.gradient_scale != 1)
-    fail("1-bit Adam: gradients cannot be clipped, since they are never added up: --clip 0");
+    fail("1-bit Adam: gradients cannot be clipped, since they are never added up: expected clip 0");
   move_momentum();
   mean_by_signs(rank_, m_, used_, errors_);
   update(options, step);

@@ -7,34 +7,55 @@
 
 namespace aisc {
 
-GatheredWeights::GatheredWeights(const Rank& rank, ParameterStore& store, Plan plan)
+SlicedWeights::SlicedWeights(const Rank& rank, const ParameterStore& store)
+    : rank_(rank),
+      layout_(store.layout()),
+      shards_(Tensor::zeros({layout_.count() / rank.world.size()}, store.value_dtype(), rank.device,
+                            Purpose::Parameters)) {}
+
+DividedWeights::Coming SlicedWeights::gather(std::size_t unit) {
+  const FlatRange own = own_range(layout_, unit, rank_.world.size());
+  Tensor whole({layout_.units()[unit].range.count()}, shards_.dtype(), rank_.device,
+               Purpose::Parameters);
+  Work arrival = rank_.world.all_gather(  // comm: the unit's weights, a shard from each rank
+      shards_.view().flat(own.begin, own.count()), whole);
+  return {std::move(whole), std::move(arrival)};
+}
+
+GatheredWeights::Plan GatheredWeights::plan_of(std::span<const LayerUnits> layers,
+                                               const FlatLayout& layout,
+                                               const GatherOptions& options) {
+  std::vector<std::int64_t> counts;
+  for (const FlatUnit& unit : layout.units()) counts.push_back(unit.range.count());
+  Plan plan{.reads = {},
+            .training = gather_schedule(layers, counts, options, Turns::ForwardAndBackward),
+            .evaluation = gather_schedule(layers, counts, options, Turns::Forward),
+            .persist = options.persist};
+  for (const LayerUnits& layer : layers) plan.reads.push_back(layer.reads);
+  return plan;
+}
+
+GatheredWeights::GatheredWeights(const Rank& rank, ParameterStore& store, DividedWeights& parts,
+                                 Plan plan)
     : rank_(rank),
       store_(store),
+      parts_(parts),
       plan_(std::move(plan)),
-      shards_(Tensor::zeros({store.layout().count() / rank.world.size()}, store.value_dtype(),
-                            rank.device, Purpose::Parameters)),
       units_(store.units().size()) {
   for (std::size_t u = 0; u < units_.size(); ++u)
     units_[u].persists = store.layout().units()[u].range.count() <= plan_.persist;
 }
 
-// Steps: as the all-gather's. Bytes sent per rank: (n - 1)/n of the unit.
 void GatheredWeights::gather(std::size_t unit) {
-  State& state = units_[unit];
-  const FlatRange own = own_range(store_.layout(), unit, rank_.world.size());
-  state.coming = Tensor({store_.layout().units()[unit].range.count()}, shards_.dtype(),
-                        rank_.device, Purpose::Parameters);
-  state.gather = rank_.world.all_gather(  // comm: the unit's weights, a shard from each rank
-      shards_.view().flat(own.begin, own.count()), state.coming);
-  state.whole = true;
+  units_[unit].coming = parts_.gather(unit);
+  units_[unit].whole = true;
 }
 
 void GatheredWeights::wait_for(std::size_t unit) {
-  State& state = units_[unit];
-  if (!state.coming) return;
-  state.gather.wait();
-  store_.bind_values(unit, std::move(state.coming));
-  state.coming = {};
+  if (!units_[unit].coming.whole) return;
+  DividedWeights::Coming coming = std::exchange(units_[unit].coming, {});
+  coming.arrival.wait();
+  store_.bind_values(unit, std::move(coming.whole));
 }
 
 void GatheredWeights::free(std::size_t unit) {
@@ -69,7 +90,7 @@ void GatheredWeights::release() {
     if (is_whole(unit) && !units_[unit].persists) free(unit);
 }
 
-void GatheredWeights::take_shards() {
+void GatheredWeights::take_parts() {
   release();
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
     if (!units_[unit].persists) continue;

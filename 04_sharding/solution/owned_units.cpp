@@ -10,37 +10,48 @@
 
 namespace aisc {
 
+OwnedWeights::OwnedWeights(const Rank& rank, const ParameterStore& store)
+    : rank_(rank), store_(store), weights_(store.units().size()) {
+  std::vector<std::int64_t> counts;
+  for (const FlatUnit& unit : store.layout().units()) counts.push_back(unit.range.count());
+  owners_ = owners_of(counts, rank.world.size());
+  for (std::size_t u = 0; u < weights_.size(); ++u)
+    if (owners_[u] == rank.world.rank())  // what pads it is sent, too: zeros
+      weights_[u] =
+          Tensor::zeros({counts[u]}, store.value_dtype(), rank.device, Purpose::Parameters);
+}
+
+DividedWeights::Coming OwnedWeights::gather(std::size_t unit) {
+  Tensor whole = weights_[unit] ? weights_[unit].share()
+                                : Tensor({store_.layout().units()[unit].range.count()},
+                                         store_.value_dtype(), rank_.device, Purpose::Parameters);
+  Work arrival = rank_.world.broadcast(  // comm: the unit's weights, from the owner to all
+      whole, owner(unit));
+  return {std::move(whole), std::move(arrival)};
+}
+
 Owners::Owners(const Rank& rank, const Model& model, ParameterStore& store,
                const OwnerOptions& options)
     : Reducer(rank, store),
       sum_(options.sum),
       layers_(layer_units(model, store.units())),
-      units_(store.units().size()) {
-  std::vector<std::int64_t> counts;
-  for (const FlatUnit& unit : store.layout().units()) counts.push_back(unit.range.count());
-  training_ = gather_schedule(layers_, counts, options.gather, Turns::ForwardAndBackward);
-  evaluation_ = gather_schedule(layers_, counts, options.gather, Turns::Forward);
-  const std::vector<int> owners = owners_of(counts, rank.world.size());
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    units_[u].owner = owners[u];
-    units_[u].persists = counts[u] <= options.gather.persist;
-    if (!is_mine(u)) continue;
-    units_[u].weights = memory_for(u, Purpose::Parameters);
-    rank.device.zero(units_[u].weights);  // what pads it is sent, too
-    units_[u].sum = memory_for(u, Purpose::Gradients);
-  }
+      parts_(rank, store),
+      weights_(rank, store, parts_,
+               GatheredWeights::plan_of(layers_, store.layout(), options.gather)),
+      sums_(store.units().size()) {
+  for (std::size_t u = 0; u < sums_.size(); ++u)
+    if (is_mine(u)) sums_[u].gradients = memory_for_gradients(u);
 }
 
 // (count of the unit), padding included.
-Tensor Owners::memory_for(std::size_t unit, Purpose purpose) const {
-  return Tensor({store().layout().units()[unit].range.count()},
-                purpose == Purpose::Gradients ? store().grad_dtype() : store().value_dtype(),
-                rank().device, purpose);
+Tensor Owners::memory_for_gradients(std::size_t unit) const {
+  return Tensor({store().layout().units()[unit].range.count()}, store().grad_dtype(), rank().device,
+                Purpose::Gradients);
 }
 
 std::vector<OptimizerSlice> Owners::slices() const {
   std::vector<OptimizerSlice> slices;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
+  for (std::size_t u = 0; u < sums_.size(); ++u) {
     if (!is_mine(u)) continue;
     const FlatUnit& flat = store().layout().units()[u];
     for (std::size_t i = 0; i < flat.parameters.size(); ++i) {
@@ -48,8 +59,8 @@ std::vector<OptimizerSlice> Owners::slices() const {
       const FlatRange& at = flat.parameters[i];
       const std::int64_t begin = at.begin - flat.range.begin;
       slices.push_back({.name = p.name,
-                        .weight = units_[u].weights.view().flat(begin, at.count()),
-                        .gradient = units_[u].sum.view().flat(begin, at.count()),
+                        .weight = parts_.own(u).flat(begin, at.count()),
+                        .gradient = sums_[u].gradients.view().flat(begin, at.count()),
                         .decay = p.decay,
                         .parameter = &p});
     }
@@ -57,66 +68,27 @@ std::vector<OptimizerSlice> Owners::slices() const {
   return slices;
 }
 
-// Steps: as the broadcast's. Bytes sent, of all ranks together: (n - 1) times the unit. The owner
-// sends from its own memory, and computes with it, too.
-void Owners::broadcast(std::size_t unit) {
-  State& state = units_[unit];
-  state.coming = is_mine(unit) ? state.weights.share() : memory_for(unit, Purpose::Parameters);
-  state.broadcast = rank().world.broadcast(  // comm: the unit's weights, from the owner to all
-      state.coming, state.owner);
-  state.whole = true;
-}
-
-void Owners::wait_for(std::size_t unit) {
-  State& state = units_[unit];
-  if (!state.coming) return;
-  state.broadcast.wait();
-  store().bind_values(unit, std::exchange(state.coming, Tensor()));
-}
-
-void Owners::free(std::size_t unit) {
-  wait_for(unit);
-  store().unbind_values(unit);
-  units_[unit].whole = false;
-}
-
-void Owners::release(const std::vector<std::size_t>& but) {
-  for (std::size_t unit = 0; unit < units_.size(); ++unit)
-    if (units_[unit].whole && !units_[unit].persists &&
-        std::find(but.begin(), but.end(), unit) == but.end())
-      free(unit);
-}
-
-// As GatheredWeights does.
-void Owners::turn_to(std::size_t layer, const std::vector<std::size_t>& wanted) {
-  const auto span = rank().trace.span("communication", "weights");
-  release(wanted);
-  for (const std::size_t unit : wanted)
-    if (!units_[unit].whole) broadcast(unit);
-  for (const std::size_t unit : layers_[layer].reads) wait_for(unit);
-}
-
 void Owners::begin() {
-  for (State& state : units_) state.summed = false;
+  for (Sum& sum : sums_) sum.begun = false;
 }
 
 void Owners::before_forward(std::size_t layer, const Pass& pass) {
-  turn_to(layer, (pass.training ? training_ : evaluation_)[layer]);
+  weights_.turn_to(layer, {.training = pass.training});
 }
 
 void Owners::after_forward(std::size_t layer, const Pass& pass, Saved& /*saved*/) {
-  if (!pass.training && layer + 1 == layers_.size()) release();
+  if (!pass.training && layer + 1 == layers_.size()) weights_.release();
 }
 
 void Owners::before_backward(std::size_t layer, const Pass& pass, Saved& /*saved*/) {
   if (pass.deferred)
     fail("owners: gradients are freed behind a layer: weight gradients cannot be deferred");
-  turn_to(layer, training_[2 * layers_.size() - 1 - layer]);
+  weights_.turn_to(layer, {.backward = true});
   for (const std::size_t unit : layers_[layer].reads) {
-    const bool in_place = is_mine(unit) && !units_[unit].summed;
+    const bool in_place = is_mine(unit) && !sums_[unit].begun;
     if (!store().has_grads(unit))
-      store().bind_grads(
-          unit, in_place ? units_[unit].sum.share() : memory_for(unit, Purpose::Gradients));
+      store().bind_grads(unit,
+                         in_place ? sums_[unit].gradients.share() : memory_for_gradients(unit));
   }
 }
 
@@ -124,7 +96,7 @@ void Owners::after_backward(std::size_t layer, const Pass& /*pass*/) {
   for (const std::size_t unit : layers_[layer].completes) sum(unit);
 }
 
-// In the gradients' own memory: of a step's first micro-batch that is the owner's `sum`, to which
+// In the gradients' own memory: of a step's first micro-batch that is the owner's sum, to which
 // those of later ones are added. Bytes sent, of all ranks together: (n - 1) times the unit by the
 // reduce, twice that by the all-reduce.
 void Owners::sum(std::size_t unit) {
@@ -135,11 +107,11 @@ void Owners::sum(std::size_t unit) {
       sum_ == OwnerOptions::Sum::AllReduce
           ? rank().world.all_reduce(whole)  // comm: gradients, to all: only one needs them
           : rank().world.reduce(whole, whole, owner(unit));  // comm: gradients, to the owner
-  State& state = units_[unit];
+  Sum& sum = sums_[unit];
   sending_ = {.gradients = std::move(whole),
               .work = std::move(work),
-              .adds_to = is_mine(unit) && state.summed ? state.sum.view() : View()};
-  state.summed = true;
+              .adds_to = is_mine(unit) && sum.begun ? sum.gradients.view() : View()};
+  sum.begun = true;
 }
 
 void Owners::collect() {
@@ -160,12 +132,7 @@ double Owners::norm(const MeshPlace& place) const {
 
 void Owners::take_slices() {
   const auto span = rank().trace.span("communication", "updated weights");
-  release();
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].whole) free(unit);  // it persists
-    if (units_[unit].persists) broadcast(unit);
-  }
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) wait_for(unit);
+  weights_.take_parts();
 }
 
 StepParts owned(const OwnerOptions& options) {

@@ -17,19 +17,6 @@ const ShardOptions& validated(const ShardOptions& options) {
   return options;
 }
 
-GatheredWeights::Plan plan_of(std::span<const LayerUnits> layers, const FlatLayout& layout,
-                              const GatherOptions& options) {
-  std::vector<std::int64_t> counts;
-  for (const FlatUnit& unit : layout.units()) counts.push_back(unit.range.count());
-  GatheredWeights::Plan plan{
-      .reads = {},
-      .training = gather_schedule(layers, counts, options, Turns::ForwardAndBackward),
-      .evaluation = gather_schedule(layers, counts, options, Turns::Forward),
-      .persist = options.persist};
-  for (const LayerUnits& layer : layers) plan.reads.push_back(layer.reads);
-  return plan;
-}
-
 }  // namespace
 
 ShardedUnits::ShardedUnits(const Rank& rank, const Model& model, ParameterStore& store,
@@ -39,15 +26,17 @@ ShardedUnits::ShardedUnits(const Rank& rank, const Model& model, ParameterStore&
       layers_(layer_units(model, store.units())),
       pieces_(shard_pieces(store.units(), store.layout(), rank.world.rank(), rank.world.size())),
       gradients_(rank, store, {.frees = options.stage > 1, .bucket = options.bucket}) {
-  if (options.stage == 3)
-    weights_.emplace(rank, store, plan_of(layers_, store.layout(), options.gather));
+  if (options.stage < 3) return;
+  shards_.emplace(rank, store);
+  weights_.emplace(rank, store, *shards_,
+                   GatheredWeights::plan_of(layers_, store.layout(), options.gather));
 }
 
 std::vector<OptimizerSlice> ShardedUnits::slices() const {
   std::vector<OptimizerSlice> slices;
   for (const ShardPiece& piece : pieces_) {
-    const View weight = weights_ ? weights_->shards().flat(piece.in_shards, piece.count)
-                                 : store().values().flat(piece.in_model, piece.count);
+    const View weight = shards_ ? shards_->shards().flat(piece.in_shards, piece.count)
+                                : store().values().flat(piece.in_model, piece.count);
     const View gradient = options_.stage > 1
                               ? gradients_.shards().flat(piece.in_shards, piece.count)
                               : store().grads().flat(piece.in_model, piece.count);
@@ -104,7 +93,7 @@ double ShardedUnits::norm(const MeshPlace& place) const {
 
 void ShardedUnits::take_slices() {
   const auto span = rank().trace.span("communication", "updated weights");
-  if (weights_) return weights_->take_shards();
+  if (weights_) return weights_->take_parts();
   std::vector<Work> gathers;
   for (std::size_t unit = 0; unit < store().units().size(); ++unit) {
     const View whole = store().values(unit);

@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub dd9b441dd2fd).
+// Yours to write; from 06_tensor_parallel/solution/vocab_parallel_table.cpp (stub cd9ff056ae2b).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/vocab_parallel_table.h"
 
@@ -51,10 +51,11 @@ Tensor VocabParallelEmbedding::backward(Tensor dy, Saved& saved, const Pass& /*p
 Tensor VocabParallelHead::backward(Tensor dlogits, Saved& saved, const Pass& pass) {
   const auto span = rank_.trace.span("product", "head");
   Tensor x = saved.pop();  // (B, T, C)
-  Passing dx = begin_through(Conjugate::F, Direction::Backward, tp_,
-                             input_grad(dlogits, table()));  // comm: dx, beside the product below
+  Passing share =
+      begin_through(Conjugate::F, Direction::Backward, tp_,
+                    input_grad(dlogits, table()));  // comm: dx, beside the product below
   weight_grad(pass, table(), std::move(dlogits), std::move(x));
-  return wait_for(rank_, std::move(dx), name_);
+  return wait_for(rank_, std::move(share), name_);
 }
 
 }  // namespace aisc

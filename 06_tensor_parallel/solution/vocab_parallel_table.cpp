@@ -51,10 +51,11 @@ Tensor VocabParallelEmbedding::backward(Tensor dy, Saved& saved, const Pass& /*p
 Tensor VocabParallelHead::backward(Tensor dlogits, Saved& saved, const Pass& pass) {
   const auto span = rank_.trace.span("product", "head");
   Tensor x = saved.pop();  // (B, T, C)
-  Passing dx = begin_through(Conjugate::F, Direction::Backward, tp_,
-                             input_grad(dlogits, table()));  // comm: dx, beside the product below
+  Passing share =
+      begin_through(Conjugate::F, Direction::Backward, tp_,
+                    input_grad(dlogits, table()));  // comm: dx, beside the product below
   weight_grad(pass, table(), std::move(dlogits), std::move(x));
-  return wait_for(rank_, std::move(dx), name_);
+  return wait_for(rank_, std::move(share), name_);
 }
 
 }  // namespace aisc

@@ -11,6 +11,7 @@
 #include "03_data_parallel/local_steps.h"
 #include "03_data_parallel/onebit_adam.h"
 #include "04_sharding/adafactor.h"
+#include "04_sharding/owned_units.h"
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
@@ -67,7 +68,9 @@ StepParts step_of(const Options& options) {
   const Options::DataParallel& d = options.data_parallel;
   const BucketOptions buckets{.bytes = std::llround(d.bucket_mb * (1 << 20)), .overlap = d.overlap};
   StepParts parts;
-  if (options.sharding.zero > 0)
+  if (options.sharding.by == "owners")
+    parts = owned({.gather = shards_of(options.sharding).gather});
+  else if (options.sharding.zero > 0)
     parts = sharded(shards_of(options.sharding));
   else if (options.onebit_adam())
     parts = onebit_adam(d.onebit_warmup, buckets);

@@ -214,9 +214,9 @@ void Trainer::require_finite(double norm) {
   fail(fmt::format(
       "step {}: the loss is {} and the norm of the gradients {}. The usual causes: a learning rate "
       "that is too high (it is {:.3g} in this step; try a third of it, or a longer warm-up), {}or "
-      "too short a precision (try --precision f32)",
+      "too short a precision (try F32)",
       steps_ + 1, in_words(report_.loss), in_words(norm), report_.learning_rate,
-      might_clip ? "no clipping (--clip 1), " : ""));
+      might_clip ? "no clipping (try a norm of 1), " : ""));
 }
 
 void Trainer::update(double gradient_scale) {

@@ -1,5 +1,5 @@
 // Memory that fragments, and the region that keeps it whole.
-#include "04_sharding/first_fit.h"
+#include "04_sharding/more/first_fit.h"
 
 #include <gtest/gtest.h>
 

@@ -24,13 +24,14 @@ struct Weights {
   Weights(const Rank& rank, const GatherSchedule& schedule, std::int64_t persist = 0)
       : toy(rank, {{.count = 100}, {.count = 64}, {.count = 130}},
             {.ranks = rank.world.size(), .values = false}),
-        gathered(rank, *toy.store,
+        parts(rank, *toy.store),
+        gathered(rank, *toy.store, parts,
                  {.reads = {{0}, {1}, {2}},
                   .training = schedule,
                   .evaluation = {{0}, {1}, {2}},
                   .persist = persist}) {
     fill(0);
-    gathered.take_shards();
+    gathered.take_parts();
   }
   void fill(double more) {
     const FlatLayout& layout = toy.store->layout();
@@ -38,7 +39,7 @@ struct Weights {
       const FlatRange shard = layout.shard(u, toy.rank.world.rank());
       const FlatRange own = own_range(layout, u, toy.rank.world.size());
       for (std::int64_t i = 0; i < own.count(); ++i)
-        gathered.shards().data<double>()[own.begin + i] =
+        parts.shards().data<double>()[own.begin + i] =
             weight(u, shard.begin - layout.units()[u].range.begin + i) + more;
     }
   }
@@ -62,6 +63,7 @@ struct Weights {
   }
 
   toy::Toy toy;
+  SlicedWeights parts;
   GatheredWeights gathered;
 };
 
@@ -181,7 +183,7 @@ TEST(GatherUseFree, AfterAnUpdateWeightsAreNew) {
       Weights w(rank, kAhead, persist);
       w.gathered.turn_to(0, {});
       w.fill(0.5);
-      w.gathered.take_shards();
+      w.gathered.take_parts();
       for (std::size_t layer = 0; layer < 3; ++layer) {
         w.gathered.turn_to(layer, {});
         w.expect_weights(layer, 0.5);

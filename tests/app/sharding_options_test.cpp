@@ -29,6 +29,13 @@ TEST(ShardingOptions, SayWhichFlagsDoNotGoTogether) {
       {{"--zero", "2", "--live=7"}, "--live: only beside --zero 3, found --zero 2"},
       {{"--zero", "1", "--reuse", "7"}, "--reuse: only beside --zero 3, found --zero 1"},
       {{"--persist", "7", "--zero", "2"}, "--persist: only beside --zero 3, found --zero 2"},
+      {{"--shard-by", "owners", "--zero", "2"}, "--shard-by: only beside --zero 3, found --zero 2"},
+      {{"--shard-by", "owners", "--zero", "3", "--optimizer", "adafactor"},
+       "--shard-by owners and --optimizer adafactor: its sums are of slices, or of all"},
+      {{"--ranks", "4", "--pp", "2", "--shard-by", "owners", "--zero", "3"},
+       "--pp 2 and --shard-by owners: of the table, which is on two stages, other ranks would be "
+       "the "
+       "owners"},
       {{"--optimizer", "adafactor", "--average-every", "4"},
        "--optimizer adafactor and --average-every: its sums are not of one rank"},
       {{"--optimizer", "adafactor", "--device", "cuda"},

@@ -191,7 +191,7 @@ TEST(OneBitAdam, SaysWhatItCannotDo) {
   OneBitAdam adam(world.rank, {{"w", w, w, true, nullptr, 0}}, {.warmup = 1});
   adam.step({.learning_rate = 1e-3, .gradient_scale = .5});
   EXPECT_TRUE(error_says([&] { adam.step({.learning_rate = 1e-3, .gradient_scale = .5}); },
-                         {"cannot be clipped", "--clip 0"}));
+                         {"cannot be clipped", "expected clip 0"}));
   EXPECT_TRUE(error_says([&] { OneBitAdam(world.rank, {}, {}); }, {"no weights"}));
 }
 

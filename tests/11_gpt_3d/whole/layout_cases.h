@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "03_data_parallel/bucketed_reduction.h"
+#include "04_sharding/owned_units.h"
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
@@ -28,6 +29,7 @@ struct LayoutCase {
   std::string schedule = "";  // pp 1: none
   int chunks = 1;
   bool recompute = false, virtual_time = false, clipped = true;
+  bool owners = false;  // of whole units, in stage 3
 
   int ranks() const { return dp * pp * tp; }
   // Interleaving takes as many micro-batches as a multiple of its ranks.
@@ -35,8 +37,9 @@ struct LayoutCase {
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
-                            c.pp > 1 ? " " + c.schedule : "", c.recompute ? " recomputed" : "",
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+                            c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
+                            c.recompute ? " recomputed" : "",
                             c.virtual_time ? " in virtual time" : "",
                             c.clipped ? "" : " not clipped");
 }
@@ -52,6 +55,7 @@ inline std::vector<LayoutCase> all_layouts() {
     c.recompute = all.size() % 3 == 1;
     c.virtual_time = all.size() % 4 == 2;
     c.clipped = all.size() % 7 != 5;
+    c.owners = c.zero == 3 && c.pp == 1 && all.size() % 5 < 3;
     all.push_back(c);
   };
   for (const int ranks : {2, 3, 4, 6, 8})
@@ -97,7 +101,9 @@ inline TrainConfig config_of(const LayoutCase& c) {
 
 inline StepParts parts_of(const LayoutCase& c) {
   StepParts parts;
-  if (c.zero > 0)
+  if (c.owners)
+    parts = owned();
+  else if (c.zero > 0)
     parts = sharded({.stage = c.zero});
   else if (c.dp > 1)
     parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});

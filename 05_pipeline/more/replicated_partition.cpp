@@ -1,11 +1,11 @@
-// Stages that are on several machines: PipeDream's partition.
+#include "05_pipeline/more/replicated_partition.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "05_pipeline/partition.h"
 #include "common/core/error.h"
 
 namespace aisc {

@@ -1,6 +1,6 @@
 // First fit over a map of blocks: holes are what lies between them, so that they merge by
 // themselves.
-#include "04_sharding/first_fit.h"
+#include "04_sharding/more/first_fit.h"
 
 #include <fmt/format.h>
 
