@@ -55,7 +55,7 @@ std::vector<AlgorithmCase> algorithm_cases() {
   for (const Algorithm& a : algorithms()) operations[in_full(a.name)].push_back(a.op);
   std::vector<AlgorithmCase> all;
   for (const auto& [name, ops] : operations) {
-    const auto has = [&](CommOp op) { return std::count(ops.begin(), ops.end(), op) > 0; };
+    const auto has = [&its = ops](CommOp op) { return std::count(its.begin(), its.end(), op) > 0; };
     all.push_back({name, {.dp = 3}});
     if (has(CommOp::ReduceScatter) || has(CommOp::AllGather)) all.push_back({name, shards_by()});
     if (has(CommOp::AllReduce)) all.push_back({name, mesh_by()});
