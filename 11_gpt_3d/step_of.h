@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "app/options.h"
+#include "app/plan.h"
 #include "common/comm/plan.h"
 #include "common/train/step_parts.h"
 
@@ -19,5 +21,10 @@ std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& wo
 // are neighbours on --machine; "backend": none. Throws Error for a name that there is not, naming
 // those that there are; for auto without a machine, and two levels that nobody has told of.
 PlanTable plans_of(const Options& options);
+
+// A table of what of a planned step would leave nodes of --machine in each order of the mesh
+// (slow_bytes.h). Empty where there is one node or no mesh, and of stages that are several on a
+// rank, whose links are a ring.
+std::string bytes_by_order(const Options& options, const SentBytes& sent);
 
 }  // namespace aisc

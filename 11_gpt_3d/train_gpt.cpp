@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -18,7 +17,7 @@
 
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "11_gpt_3d/slow_bytes.h"
+#include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
 #include "app/emulated_run.h"
@@ -245,28 +244,6 @@ bool are_alike(const Options& options) {
 PlannedStep plan_of(const Options& options) {
   const bool alike = are_alike(options) && options.data_parallel.average_every == 0;
   return plan_step(options.train, options.ranks, step_of(options), alike);
-}
-
-// What of a planned step leaves nodes, for each order of the mesh; nothing where there is one node,
-// and of stages that are several on a rank, whose links are a ring.
-std::string bytes_by_order(const Options& options, const SentBytes& sent) {
-  const TrainConfig& c = options.train;
-  const int node = find_machine(options.machine).ranks_per_node;
-  if (node >= options.ranks || c.pp * c.tp == 1 || options.chunks() > 1) return "";
-  const MeshShape shape{.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp};
-  const auto whole = [](double bytes) { return std::llround(bytes); };
-  const StepBytes bytes{.tp = whole(sent.tensor),
-                        .dp = whole(sent.data),
-                        .forward = whole(sent.stages),  // of rank 0, which has a next stage alone
-                        .backward = whole(sent.stages),
-                        .tables = whole(sent.tables)};
-  const MeshOrder best = best_order(shape, node, bytes);
-  std::string text = fmt::format("Bytes of all ranks that leave nodes of {}, by --order:\n", node);
-  for (const MeshOrder& order : all_orders())
-    text += fmt::format("{:<28}{:>18}{}\n", to_string(order),
-                        bytes_between_nodes(shape, order, node, bytes),
-                        order == best ? "  fewest" : "");
-  return text;
 }
 
 // On machines that are not there. Without numbers no text is read: all tokens are 0.

@@ -44,7 +44,7 @@ struct Options {
     std::int64_t prefetch_data = 0;  // micro-batches that are made ahead, in a thread
   } data_parallel;
   struct Sharding {
-    int zero = 0;      // ZeRO's stage; 0: every rank has all
+    int zero = 0;               // ZeRO's stage; 0: every rank has all
     std::string by = "slices";  // of every unit; or "owners" of whole units, in stage 3
     int prefetch = 1;           // layers whose weights are gathered ahead
     // Elements: 04_sharding/gather_schedule.h says of what.

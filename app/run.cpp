@@ -354,21 +354,16 @@ int Run::train() {
   return is_complete() ? 0 : status_of_signal(ended_by_);
 }
 
-// Each its own trace: nobody sends after an error.
+// Each rank its own trace: nobody sends after an error.
 void Run::keep_what_there_is() {
-  if (!is_first_rank()) {
-    try {
-      rank_.trace.write_chrome_json(file(trace_of(rank_.world.rank())));
-    } catch (const std::exception&) {  // rank 0 says what is wrong with the folder
-    }
-    return;
-  }
+  const bool first = is_first_rank();
   try {
-    write_results("failed");
-    rank_.trace.write_chrome_json(file("trace.json"));
+    if (first) write_results("failed");
+    rank_.trace.write_chrome_json(file(first ? "trace.json" : trace_of(rank_.world.rank())));
   } catch (const std::exception& second) {
-    say(second.what());
+    if (first) say(second.what());
   }
+  if (!first) return;
   if (const auto newest = newest_intact(file("checkpoints"), say))
     say("The newest checkpoint is " + newest->path +
         "; to go on from there: ./aisc train --resume " + folder_);

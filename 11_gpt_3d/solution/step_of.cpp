@@ -18,7 +18,7 @@
 #include "09_collectives/cost.h"
 #include "09_collectives/named.h"
 #include "11_gpt_3d/mesh_norm.h"
-#include "11_gpt_3d/placement.h"
+#include "11_gpt_3d/slow_bytes.h"
 #include "11_gpt_3d/step_order.h"
 #include "common/core/error.h"
 #include "common/model/machine.h"
@@ -127,6 +127,26 @@ PlanTable plans_of(const Options& options) {
   }
   if (!found) fail(fmt::format("--algorithm {}: expected one of{} backend or auto", name, names));
   return plans;
+}
+
+std::string bytes_by_order(const Options& options, const SentBytes& sent) {
+  const TrainConfig& c = options.train;
+  const int node = find_machine(options.machine).ranks_per_node;
+  if (node >= options.ranks || c.pp * c.tp == 1 || options.chunks() > 1) return "";
+  const MeshShape shape{.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp};
+  const auto whole = [](double bytes) { return std::llround(bytes); };
+  const StepBytes bytes{.tp = whole(sent.tensor),
+                        .dp = whole(sent.data),
+                        .forward = whole(sent.stages),  // of rank 0, which has a next stage alone
+                        .backward = whole(sent.stages),
+                        .tables = whole(sent.tables)};
+  const MeshOrder best = best_order(shape, node, bytes);
+  std::string text = fmt::format("Bytes of all ranks that leave nodes of {}, by --order:\n", node);
+  for (const MeshOrder& order : all_orders())
+    text += fmt::format("{:<28}{:>18}{}\n", to_string(order),
+                        bytes_between_nodes(shape, order, node, bytes),
+                        order == best ? "  fewest" : "");
+  return text;
 }
 
 }  // namespace aisc

@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MetaShares, ::testing::Values(2, 3, 4, 6, 8));
 TEST_P(MetaShares, AreThoseOfTheLayout) {
   const Machine machine = find_machine("dgx-a100");
   for (const LayoutCase& c : kSanitized ? drawn_layouts() : all_layouts()) {
-    if (c.ranks() != GetParam()) continue;
+    if (c.ranks() != GetParam() || c.owners) continue;  // owners hold unequal shares
     SCOPED_TRACE(::testing::PrintToString(c));
     const std::vector<Books> all = books_of(c, on_machine(machine, c.ranks(), {.meta = true}));
     std::vector<std::int64_t> states(all.size());  // of the ranks that hold the same, by the first
