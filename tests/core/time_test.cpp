@@ -269,7 +269,6 @@ TEST_F(Traces, GiveWhatRunsBesideTheThreadsNamedLanes) {
 
 // Who looks for who waits for whom needs the calls that never came back.
 TEST_F(Traces, KeepCallsThatNeverEnd) {
-  EXPECT_EQ(trace_.begin_call("dp", "unseen", 0, {0, 1}), 0);  // not recording
   trace_.record(true);
   const std::int64_t over = trace_.begin_call("dp", "over", 1, {0, 1});
   trace_.begin_call("dp", "open", 2, {0, 1});
@@ -277,7 +276,8 @@ TEST_F(Traces, KeepCallsThatNeverEnd) {
   ASSERT_EQ(trace_.events().size(), 1u);
   EXPECT_EQ(trace_.events()[0].ranks, (std::vector<int>{0, 1}));
   std::string rows;
-  for (const auto& row : nlohmann::json::parse(trace_.to_chrome_json()).at("traceEvents"))
+  const nlohmann::json json = nlohmann::json::parse(trace_.to_chrome_json());
+  for (const nlohmann::json& row : json.at("traceEvents"))
     if (row.at("ph") != "M") rows += row.at("ph").dump() + row.at("args").at("ranks").dump();
   EXPECT_EQ(rows, "\"B\"[0,1]\"X\"[0,1]");
 }

@@ -139,8 +139,8 @@ TEST_F(Gpt2Folder, WithoutAConfigAsksForHeadsWhere64ColumnsDoNotDivide) {
   const Safetensors file(path("model.safetensors"));
   EXPECT_EQ(gpt2_config(file).heads, 4);
   std::filesystem::remove(path("config.json"));
-  EXPECT_TRUE(error_says([&] { gpt2_config(file); },
-                         {"model.safetensors", "24 columns", "config.json", "expected to be told heads"}));
+  EXPECT_TRUE(error_says([&] { gpt2_config(file); }, {"model.safetensors", "24 columns",
+                                                      "config.json", "expected to be told heads"}));
   EXPECT_EQ(gpt2_config(file, 4).heads, 4);
 }
 
