@@ -236,13 +236,13 @@ int threads_of_this_process(const Options& options, int threads) {
 
 // Ranks do the same as one that runs for all of them: not those that send signs, or own whole
 // units.
-bool are_alike(const Options& options) {
+bool one_runs_for_all(const Options& options) {
   return !options.onebit_adam() && options.sharding.by != "owners";
 }
 
 // What ranks average by unequal shares depends on how many samples each has.
 PlannedStep plan_of(const Options& options) {
-  const bool alike = are_alike(options) && options.data_parallel.average_every == 0;
+  const bool alike = one_runs_for_all(options) && options.data_parallel.average_every == 0;
   return plan_step(options.train, options.ranks, step_of(options), alike);
 }
 
@@ -255,7 +255,7 @@ int run_emulated(Options& options) {
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
                   .plans = plans_of(options),
-                  .alike = are_alike(options)};
+                  .alike = one_runs_for_all(options)};
   if (parse_order(options.order) != kMeshOrder)
     run.place = [&](Communicator& world) { return placed_as(options, world); };
   std::optional<PlannedStep> planned;

@@ -24,7 +24,12 @@ constexpr double kSecondsADay = 86400;
 void require_room(const EmulatedRun& run) {
   const double room = run.machine.capacity;
   if (room == 0) return;
-  const NeededBytes bytes = plan_step(run.config, run.ranks, run.parts, run.alike).needed;
+  NeededBytes bytes;
+  try {
+    bytes = plan_step(run.config, run.ranks, run.parts, run.alike).needed;
+  } catch (const Error&) {  // room is not what is wrong: the run's own error says it
+    return;
+  }
   const double needed = bytes.model + bytes.activations;
   if (needed <= room) return;
   fail(fmt::format(
