@@ -1,4 +1,4 @@
-#include "tests/emulated_gpu/fiber.h"
+#include "emulated_gpu/fiber.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

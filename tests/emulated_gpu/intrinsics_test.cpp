@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "tests/emulated_gpu/gpu.h"
+#include "emulated_gpu/gpu.h"
 
 namespace aisc::emulated_gpu {
 namespace {

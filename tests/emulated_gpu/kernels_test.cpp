@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "tests/emulated_gpu/gpu.h"
+#include "emulated_gpu/gpu.h"
 
 namespace aisc::emulated_gpu {
 namespace {

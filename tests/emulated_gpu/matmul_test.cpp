@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "tests/emulated_gpu/gpu.h"
+#include "emulated_gpu/gpu.h"
 
 namespace aisc::emulated_gpu {
 namespace {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "tests/emulated_gpu/gpu.h"
+#include "emulated_gpu/gpu.h"
 
 namespace aisc::emulated_gpu {
 namespace {

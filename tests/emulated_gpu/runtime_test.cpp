@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "tests/emulated_gpu/gpu.h"
+#include "emulated_gpu/gpu.h"
 
 namespace aisc::emulated_gpu {
 namespace {

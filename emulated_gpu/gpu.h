@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 

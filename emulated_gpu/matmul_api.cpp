@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tests/emulated_gpu/matmul.h"
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/matmul.h"
+#include "emulated_gpu/runtime.h"
 
 struct cublasLtContext {
   int device;

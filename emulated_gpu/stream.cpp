@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/runtime.h"
 
 using aisc::emulated_gpu::complain;
 using aisc::emulated_gpu::current_device;

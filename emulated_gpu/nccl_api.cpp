@@ -8,8 +8,8 @@
 
 #include <cstring>
 
-#include "tests/emulated_gpu/nccl_clique.h"
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/nccl_clique.h"
+#include "emulated_gpu/runtime.h"
 
 struct ncclComm {
   std::shared_ptr<aisc::emulated_gpu::NcclRank> rank;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulated_gpu/fiber.h"
-#include "tests/emulated_gpu/include/emulated_kernel.h"
+#include "emulated_gpu/fiber.h"
+#include "emulated_gpu/include/emulated_kernel.h"
 
 namespace aisc::emulated_gpu {
 

@@ -1,4 +1,4 @@
-#include "tests/emulated_gpu/block.h"
+#include "emulated_gpu/block.h"
 
 #include <fmt/format.h>
 

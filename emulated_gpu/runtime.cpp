@@ -1,4 +1,4 @@
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/runtime.h"
 
 #include <fmt/format.h>
 

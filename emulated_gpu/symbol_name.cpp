@@ -10,7 +10,7 @@
 #include <fstream>
 #include <vector>
 
-#include "tests/emulated_gpu/block.h"
+#include "emulated_gpu/block.h"
 
 namespace aisc::emulated_gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 namespace {

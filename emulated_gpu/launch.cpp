@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 namespace {

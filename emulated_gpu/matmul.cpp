@@ -1,5 +1,5 @@
 // Products in F32 (F64 of F64), their operands widened first.
-#include "tests/emulated_gpu/matmul.h"
+#include "emulated_gpu/matmul.h"
 
 #include <gpu/intrinsics.h>
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulated_gpu/block.h"
+#include "emulated_gpu/block.h"
 
 namespace aisc::emulated_gpu {
 

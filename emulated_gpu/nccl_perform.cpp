@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tests/emulated_gpu/nccl_clique.h"
+#include "emulated_gpu/nccl_clique.h"
 
 namespace aisc::emulated_gpu {
 namespace {

@@ -1,9 +1,9 @@
-#include "tests/emulated_gpu/nccl_clique.h"
+#include "emulated_gpu/nccl_clique.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "tests/emulated_gpu/runtime.h"
+#include "emulated_gpu/runtime.h"
 
 namespace aisc::emulated_gpu {
 

@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cstring>
 
-#include "tests/emulated_gpu/block.h"
+#include "emulated_gpu/block.h"
 
 namespace aisc::gpu {
 namespace {

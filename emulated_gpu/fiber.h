@@ -4,7 +4,7 @@
 
 #include <boost/context/detail/fcontext.hpp>
 
-#include "tests/emulated_gpu/fiber_sanitizers.h"
+#include "emulated_gpu/fiber_sanitizers.h"
 
 namespace aisc::emulated_gpu {
 
