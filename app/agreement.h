@@ -38,11 +38,6 @@ class Agreement {
 // Agreement::conclude() does. Collective.
 void on_all_ranks(Communicator& world, const std::function<void()>& body);
 
-// Rank `root`'s text, on all ranks. Collective.
-std::string broadcast_text(Communicator& world, std::string text, int root);
-// All ranks' texts on every rank, by rank. Collective.
-std::vector<std::string> all_texts(Communicator& world, const std::string& mine);
-
 // A safetensors file that all ranks write. Whoever drops it, or sees it fail, removes what is there
 // of it: the checkpoint's folder.
 class FileOfRanks {

@@ -50,6 +50,7 @@ struct Options {
     // Elements: 04_sharding/gather_schedule.h says of what.
     std::int64_t live = 0;  // 0: no limit
     std::int64_t reuse = 0, persist = 0;
+    bool activations = false;  // what blocks keep is cut over the ranks of train.tp
   } sharding;
   struct Pipeline {                 // of train.pp stages a chunk
     std::string schedule = "1f1b";  // 05_pipeline/pipelined.h

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/comm/host_values.h"
 #include "common/core/system/machine.h"
 #include "common/ops/product_rate.h"
 
@@ -34,12 +35,7 @@ PeakMeter::PeakMeter(const Rank& rank, DType dtype, double given)
     : rank_(rank), arithmetic_(dtype), flops_(given) {
   const std::array<std::int64_t, 2> mine{whose_cores(), omp_get_max_threads()};
   const auto ranks = static_cast<std::size_t>(rank.world.size());
-  std::vector<std::int64_t> all(2 * ranks);
-  CpuDevice host;
-  rank.world
-      .all_gather(ConstView(mine.data(), {2}, DType::I64, host),
-                  View(all.data(), {static_cast<std::int64_t>(all.size())}, DType::I64, host))
-      .wait();  // comm: 16 bytes a rank: who shares cores with whom
+  const auto all = all_numbers(rank.world, mine);  // comm: who shares cores with whom
   std::int64_t first = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     threads_ += static_cast<int>(all[2 * r + 1]);
@@ -54,9 +50,7 @@ PeakMeter::PeakMeter(const Rank& rank, DType dtype, double given)
   if (given > 0) return;
   if (on_gpu) {
     const PeakSlice gpu{measure_product_rate(rank.device, dtype), 0};
-    double sum[] = {gpu.flops_per_second};
-    rank.world.all_reduce(View(sum, {1}, DType::F64, host)).wait();  // comm: 8 bytes
-    flops_ = sum[0];
+    flops_ = sum_of_all(rank.world, gpu.flops_per_second);  // comm: 8 bytes
     return;
   }
   arithmetic_ = product_arithmetic(dtype);
@@ -77,8 +71,7 @@ PeakSlice PeakMeter::slice() const {
   else
     std::this_thread::sleep_for(kAboutASlice);  // and does not wait on a core that is measured
   double sums[] = {mine.flops_per_second, rank_.clock.now() - begin};
-  CpuDevice host;
-  rank_.world.all_reduce(View(sums, {2}, DType::F64, host)).wait();  // comm: 16 bytes
+  sum_of_all(rank_.world, sums);  // comm: 16 bytes
   return {sums[0], sums[1] / rank_.world.size()};
 }
 

@@ -4,12 +4,11 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cctype>
 
+#include "app/flag_table.h"
 #include "app/flag_values.h"
-#include "app/options.h"
-#include "app/parallel_flags.h"
-#include "app/terminal_text.h"
+#include "common/core/flags/terminal_text.h"
 
 namespace aisc {
 namespace {
@@ -18,27 +17,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kDerived = "derived";
 constexpr const char* kLatin1 = "latin1";
-
-// Flags whose values follow from others' where they are not given: half of a cosine's floor from
-// its peak, the type of gradients from the weights', ... The vocabulary is not among them: that of
-// a model stays, whatever its next corpus has.
-constexpr const char* kDerivable[] = {"steps", "learning-rate", "min-learning-rate", "warmup",
-                                      "gradients"};
-
-Json json_of_path(const std::string& bytes) {
-  if (!not_utf8(bytes)) return bytes;
-  std::string text;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80) {
-      text += c;
-    } else {  // two bytes of UTF-8
-      text += static_cast<char>(0xc0 | byte >> 6);
-      text += static_cast<char>(0x80 | (byte & 0x3f));
-    }
-  }
-  return {{kLatin1, text}};
-}
 
 // A flag's value as it is given.
 std::string to_text(const Json& value) {
@@ -73,68 +51,37 @@ std::string value_in(const Json& config, const std::string& flag) {
 
 }  // namespace
 
-std::string Options::to_json() const {
-  const GptConfig& m = train.model;
-  Json json{{"model",
-             {{"layers", m.layers},
-              {"heads", m.heads},
-              {"width", m.width},
-              {"context", m.context},
-              {"vocabulary", m.vocabulary},
-              {"dropout", m.dropout}}},
-            {"training",
-             {{"steps", train.steps},
-              {"batch", train.batch},
-              {"micro-batches", train.micro_batches},
-              {"learning-rate", train.learning_rate},
-              {"min-learning-rate", train.min_learning_rate},
-              {"warmup", train.warmup_steps},
-              {"weight-decay", train.weight_decay},
-              {"beta1", train.beta1},
-              {"beta2", train.beta2},
-              {"clip", clip_set_aside.value_or(train.clip)},
-              {"seed", train.seed},
-              {"precision", lower_name(m.dtype)},
-              {"gradients", lower_name(train.gradient_dtype)},
-              {"recompute", train.recompute.to_string()},
-              {"ranks", ranks},
-              {"device", device},
-              {"threads", threads}}},
-            {"data",
-             {{"corpus", json_of_path(data.corpus)},
-              {"validation", json_of_path(data.validation)},
-              {"tokenizer", json_of_path(data.tokenizer)},
-              {"eval-interval", eval_interval},
-              {"eval-windows", eval_windows}}},
-            {"output",
-             {{"checkpoint-interval", checkpoint_interval},
-              {"keep", keep},
-              {"trace", trace_steps},
-              {"peak", peak}}},
-            {"text",
-             {{"sample", prompt},
-              {"sample-tokens", sample.tokens},
-              {"temperature", sample.temperature},
-              {"top-k", sample.top_k},
-              {"top-p", sample.top_p}}}};
-  const Json parallel = parallel_json(*this);
-  for (const auto& [group, flags] : parallel.items()) json[group] = flags;
-  json[kDerived] = Json::array();
-  for (const char* flag : kDerivable)
-    if (!given.contains(flag)) json[kDerived].push_back(flag);
-  return json.dump(2) + "\n";
+Json json_of_path(const std::string& bytes) {
+  if (!not_utf8(bytes)) return bytes;
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80) {
+      text += c;
+    } else {  // two bytes of UTF-8
+      text += static_cast<char>(0xc0 | byte >> 6);
+      text += static_cast<char>(0x80 | (byte & 0x3f));
+    }
+  }
+  return {{kLatin1, text}};
 }
 
-const std::vector<std::string>& layout_flags() {
-  static const std::vector<std::string> flags{
-      "ranks",    "tp",   "pp",    "order",   "schedule",         "chunks", "zero",
-      "prefetch", "live", "reuse", "persist", "recompute-stages", "keep-mb"};
-  return flags;
+std::string Options::to_json() const {
+  Options copy = *this;
+  Json json, derived = Json::array();
+  for (const Flag& flag : flag_table(copy)) {
+    std::string group = flag.group;
+    for (char& c : group) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (flag.write) json[group][flag.name] = flag.write();
+    if (flag.kinds & Flag::Follows && !given.contains(flag.name)) derived.push_back(flag.name);
+  }
+  json[kDerived] = derived;
+  return json.dump(2) + "\n";
 }
 
 std::vector<std::string> recorded_arguments(const std::string& config, bool with_layout) {
   std::vector<std::string> all;
-  const std::vector<std::string>& layout = layout_flags();
+  const std::vector<std::string> layout = flags_of(Flag::Layout);
   for_each_flag(Json::parse(config), [&](const std::string& flag, const Json& value) {
     if (!with_layout && std::find(layout.begin(), layout.end(), flag) != layout.end()) return;
     const std::string text = to_text(value);
@@ -173,7 +120,7 @@ std::string where_flags_come_from(const std::string& resumed) {
 std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
                              const char* const* argv) {
   std::string changes;
-  const std::vector<std::string>& layout = layout_flags();
+  const std::vector<std::string> layout = flags_of(Flag::Layout);
   for (const ChangedFlag& change : changed_flags(earlier, options.to_json()))
     if (std::find(layout.begin(), layout.end(), change.flag) != layout.end() &&
         !is_given("--" + change.flag, argc, argv))

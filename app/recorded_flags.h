@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,9 +15,6 @@
 namespace aisc {
 
 struct Options;
-
-// The flags that say how ranks share the work, which fit together or not: "ranks", "tp", ...
-const std::vector<std::string>& layout_flags();
 
 // The arguments that give the flags of `config` (Options::to_json) again, with the layout or
 // without.
@@ -41,6 +39,9 @@ std::string where_flags_come_from(const std::string& resumed);
 //; empty: none.
 std::string layout_set_aside(const std::string& earlier, const Options& options, int argc,
                              const char* const* argv);
+
+// As config.json keeps a path.
+nlohmann::ordered_json json_of_path(const std::string& bytes);
 
 // The first byte of `text` from which on it is no UTF-8; none: all of it is.
 std::optional<std::size_t> not_utf8(const std::string& text);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "app/flag_table.h"
 #include "common/comm/launch.h"
 
 namespace aisc {
@@ -55,41 +56,6 @@ std::vector<Idle> idle_in_text(const Options& o) {
            "--temperature is 0, and the likeliest token is taken"}};
 }
 
-// Of --from, which trains nothing, and of --machine, which leaves nothing.
-const Flags kOfTraining = {"layers",        "width",
-                           "context",       "vocabulary",
-                           "dropout",       "steps",
-                           "batch",         "micro-batches",
-                           "learning-rate", "min-learning-rate",
-                           "warmup",        "weight-decay",
-                           "beta1",         "beta2",
-                           "clip",          "gradients",
-                           "recompute",     "corpus",
-                           "validation",    "eval-interval",
-                           "eval-windows",  "checkpoint-interval",
-                           "keep",          "trace",
-                           "peak",          "bucket-mb",
-                           "overlap",       "accumulate",
-                           "onebit-warmup", "average-every",
-                           "zero",          "prefetch",
-                           "live",          "reuse",
-                           "persist",       "optimizer",
-                           "plan",          "schedule",
-                           "chunks",        "recompute-stages",
-                           "shard-by",      "prefetch-data",
-                           "keep-mb"};
-const Flags kOfRuns = {"checkpoint-interval",
-                       "keep",
-                       "eval-interval",
-                       "eval-windows",
-                       "trace",
-                       "peak",
-                       "sample",
-                       "sample-tokens",
-                       "temperature",
-                       "top-k",
-                       "top-p"};
-
 std::string warmup_remark(const TrainConfig& t) {
   if (t.warmup_steps > t.steps)
     return fmt::format(
@@ -111,8 +77,9 @@ std::vector<std::string> remarks_of(const Options& o,
   const bool trains = o.from.empty(), is_real = o.machine.empty();
   if (trains) add(idle_in_training(o));
   if (is_real) add(idle_in_text(o));
-  add({{!trains, kOfTraining, "--from trains nothing"},
-       {!is_real, kOfRuns, "--machine trains a few steps, and leaves nothing behind"},
+  add({{!trains, flags_of(Flag::OfTraining), "--from trains nothing"},
+       {!is_real, flags_of(Flag::OfRuns),
+        "--machine trains a few steps, and leaves nothing behind"},
        {!is_real, {"prefetch-data"}, "data takes no time on --machine"},
        {o.ranks == 1, {"algorithm"}, "one rank has nobody to send to"},
        {started_processes() && o.launcher == "threads",

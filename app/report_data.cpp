@@ -66,21 +66,6 @@ Json totals_of(const LogTotals& totals) {
   return {{"row_count", totals.rows}, {"seconds", totals.seconds}, {"peak_bytes", peaks}};
 }
 
-// Rows of [part, name, begin, end], in seconds from the first of all.
-Json timeline_of(std::span<const TimelineRow> rows) {
-  double first = std::numeric_limits<double>::infinity();
-  for (const TimelineRow& row : rows)
-    for (const TraceEvent& e : row.events) first = std::min(first, e.begin_seconds);
-  Json all = Json::array();
-  for (const TimelineRow& row : rows) {
-    Json events = Json::array();
-    for (const TraceEvent& e : row.events)
-      events.push_back({e.part, e.name, e.begin_seconds - first, e.end_seconds - first});
-    all.push_back({{"name", row.name}, {"events", std::move(events)}});
-  }
-  return all;
-}
-
 }  // namespace
 
 std::vector<TimelineRow> actions_of(std::span<const TimelineRow> rows) {
@@ -121,7 +106,7 @@ std::string report_data(const RunFacts& facts, const std::string& status, const 
                   {"totals", totals_of(log.totals())},
                   {"parts", trace.seconds_by_part()},
                   {"memory", memory_of(last_step(trace))},
-                  {"timeline", timeline_of(timeline)},
+                  {"timeline", timeline_json(timeline)},
                   {"prompt", facts.prompt},
                   {"samples", std::move(samples)},
                   {"events", std::move(events)}};

@@ -9,16 +9,17 @@
 #include <utility>
 
 #include "app/agreement.h"
-#include "app/generate.h"
 #include "app/loss_svg.h"
 #include "app/recorded_flags.h"
 #include "app/report.h"
 #include "app/run_folder.h"
 #include "app/saved_model.h"
-#include "app/terminal_text.h"
+#include "app/stream_text.h"
 #include "app/whole_model.h"
+#include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
+#include "common/core/flags/terminal_text.h"
 #include "common/core/system/files.h"
 #include "common/train/rank_traces.h"
 #include "common/train/timeline.h"
@@ -31,18 +32,9 @@ constexpr double kSecondsBetweenPeaks = 30;
 
 // A line for the person who waits, at once even where the output is a pipe. No run is lost because
 // nobody reads it any more, on a terminal that was closed: fmt::print() would throw.
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+void say(const std::string& line) {
+  if (!line.empty()) std::fputs((for_terminal(line) + "\n").c_str(), stdout);
   std::fflush(stdout);
-}
-void say(const std::string& line) { print(line.empty() ? "" : for_terminal(line) + "\n"); }
-
-// `options` for text of this tokenizer.
-GenerateOptions for_tokenizer(GenerateOptions options, const Tokenizer& tokenizer,
-                              const GptConfig& config) {
-  options.end_of_text = tokenizer.end_of_text().value_or(-1);
-  options.classes = std::min(config.vocabulary, tokenizer.vocabulary());
-  return options;
 }
 
 // The rank's validation windows in parts of a micro-batch, so that evaluating takes no more memory
@@ -52,7 +44,7 @@ std::vector<Batch> validation_batches(const Rank& rank, const Communicator& data
   Device& device = rank.device;
   const Batch all = even_windows(tokens, options.train.model.context, options.eval_windows, device);
   const int ranks = data_ranks.size();
-  const SampleRange mine = part_of({0, options.eval_windows}, data_ranks.rank(), ranks);
+  const Range mine = share_of(options.eval_windows, data_ranks.rank(), ranks);
   const std::int64_t part = options.train.batch / ranks / options.train.micro_batches;
   std::vector<Batch> batches;
   for (std::int64_t begin = mine.begin; begin < mine.end; begin += part) {
@@ -68,30 +60,6 @@ std::vector<Batch> validation_batches(const Rank& rank, const Communicator& data
 }
 
 }  // namespace
-
-StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
-                         const Tokenizer& tokenizer, const std::string& prompt,
-                         const GenerateOptions& options, const Interrupt* interrupt,
-                         const TextRanks& ranks) {
-  const GenerateOptions chosen = for_tokenizer(options, tokenizer, config);
-  TerminalText terminal;
-  StreamedText result;
-  const bool speaks = rank.world.rank() == 0;
-  const auto show = [&](const std::string& bytes) {
-    if (speaks) print(terminal.add(bytes));
-  };
-  show(prompt);
-  const auto each = [&](std::int32_t token) {
-    const std::string& bytes = tokenizer.bytes_of(token);
-    result.text += bytes;
-    ++result.tokens;
-    show(bytes);
-    return !interrupt || !interrupt->requested();
-  };
-  generate(rank, model, config, tokenizer.encode(prompt), chosen, each, ranks);
-  if (speaks) print(terminal.finish() + "\n");
-  return result;
-}
 
 Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
          const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak, StepParts parts,
@@ -110,7 +78,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
   facts_.threads = peak.threads();
   state_.to_json();  // what cannot be written is known before the first step
   if (resumed) {
-    take_up(*resumed);
+    resume_from(*resumed);
   } else if (!options.init.empty()) {
     begin_from(rank, options.init, trainer_);
   }
@@ -127,7 +95,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
   describe();
 }
 
-void Run::take_up(const Checkpoint& checkpoint) {
+void Run::resume_from(const Checkpoint& checkpoint) {
   const RunState before = RunState::from_json(checkpoint.state, checkpoint.path);
   folder_ = run_of(checkpoint.path);
   if (before.corpus_hash != state_.corpus_hash && !options_.allow_corpus_change)

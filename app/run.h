@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "app/generate.h"
 #include "app/interrupt.h"
 #include "app/options.h"
 #include "app/peak_meter.h"
@@ -16,21 +15,9 @@
 #include "app/progress.h"
 #include "app/report_data.h"
 #include "app/run_checkpoint.h"
+#include "app/stream_text.h"
 
 namespace aisc {
-
-struct StreamedText {
-  std::string text;  // without the prompt
-  std::int64_t tokens = 0;
-};
-
-// Prints the prompt and what the model makes of it, as it comes, until it ends or Ctrl-C. With
-// `ranks` it is collective, as generate(), and rank 0 prints; `interrupt` may be null on the
-// others.
-StreamedText stream_text(const Rank& rank, const Model& model, const GptConfig& config,
-                         const Tokenizer& tokenizer, const std::string& prompt,
-                         const GenerateOptions& options, const Interrupt* interrupt,
-                         const TextRanks& ranks = {});
 
 class Run {
  public:
@@ -53,7 +40,7 @@ class Run {
   const GptConfig& model() const { return options_.train.model; }
   bool is_first_rank() const { return rank_.world.rank() == 0; }
   bool is_complete() const { return trainer_.steps_taken() >= options_.train.steps; }
-  void take_up(const Checkpoint& checkpoint);
+  void resume_from(const Checkpoint& checkpoint);
   void go_on(const Checkpoint& checkpoint, const RunState& before);
   void describe();
   void loop(Progress& progress);

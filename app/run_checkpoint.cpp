@@ -10,6 +10,7 @@
 #include "app/recorded_flags.h"
 #include "app/saved_state.h"
 #include "app/saved_weights.h"
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/ops/ops.h"
 #include "formats/json_file.h"

@@ -166,16 +166,16 @@ RunLog::RunLog(const std::string& folder)
 
 RunLog::RunLog(const std::string& folder, std::int64_t last_step, const std::string& later)
     : RunLog(folder) {
-  take_up<StepRow>(rows_path_, last_step, later, step_row);
-  take_up<Note>(notes_path_, last_step, later, note_of);
+  read_back<StepRow>(rows_path_, last_step, later, step_row);
+  read_back<Note>(notes_path_, last_step, later, note_of);
   rows_file_ = open_stream(rows_path_, 'a');
   notes_file_ = open_stream(notes_path_, 'a');
 }
 
 // One pass: lines up to `last_step` are kept and copied as they are, later ones go to `later`.
 template <class T, class F>
-void RunLog::take_up(const std::string& path, std::int64_t last_step, const std::string& later,
-                     F parse) {
+void RunLog::read_back(const std::string& path, std::int64_t last_step, const std::string& later,
+                       F parse) {
   AtomicFile copy(path);
   std::optional<AtomicFile> rest;
   if (!later.empty()) rest.emplace(later + path.substr(path.rfind('/')));

@@ -88,7 +88,8 @@ class RunLog {
   void keep(const StepRow& row);
   void keep(const Note& note);
   template <class T, class F>
-  void take_up(const std::string& path, std::int64_t last_step, const std::string& later, F parse);
+  void read_back(const std::string& path, std::int64_t last_step, const std::string& later,
+                 F parse);
 
   std::string rows_path_, notes_path_;
   std::vector<StepRow> rows_;

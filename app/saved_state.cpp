@@ -11,6 +11,7 @@
 
 #include "app/agreement.h"
 #include "app/whole_model.h"
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "formats/json_file.h"
 

@@ -10,6 +10,7 @@
 
 #include "app/agreement.h"
 #include "app/whole_model.h"
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/ops/ops.h"
@@ -20,7 +21,7 @@ namespace {
 
 // A run of a parameter's elements that a rank has, and on that rank the weights.
 struct Piece {
-  FlatRange place;  // in the whole parameter
+  Range place;  // in the whole parameter
   View weights = {};
 };
 // By parameter, in the order of the store's.

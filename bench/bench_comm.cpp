@@ -3,7 +3,6 @@
 // describes; or measures how much of an all_reduce hides behind computation.
 #include <fmt/format.h>
 
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "bench/bench_flags.h"
@@ -12,7 +11,7 @@
 #include "bench/emulate_comm.h"
 #include "bench/mpi_processes.h"
 #include "common/core/error.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/core/system/machine.h"
 
 namespace aisc {
@@ -153,22 +152,19 @@ void add_flags(CommandLine& line, Flags& flags) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Flags flags;
-  aisc::CommandLine line(
+  return aisc::measuring_program(
+      argc, argv,
       "Measures collectives between threads and between processes, against a bare loop over shared "
-      "memory and MPI.");
-  aisc::add_flags(line, flags);
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const std::vector<aisc::CommCase> all = aisc::cases_of(flags.bench);
-  if (!flags.trace.empty() && !flags.emulate && !flags.overlap)
-    aisc::fail("--trace requires --emulate or --overlap");
-  const nlohmann::ordered_json result = flags.emulate   ? aisc::emulate(flags, all)
-                                        : flags.overlap ? aisc::overlap(flags)
-                                                        : aisc::measure(flags, all);
-  if (!flags.bench.json.empty()) aisc::write_file(flags.bench.json, result.dump(2) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "bench_comm: " << e.what() << "\n";
-  return 1;
+      "memory and MPI.",
+      [&](aisc::CommandLine& line) { aisc::add_flags(line, flags); },
+      [&] {
+        const std::vector<aisc::CommCase> all = aisc::cases_of(flags.bench);
+        if (!flags.trace.empty() && !flags.emulate && !flags.overlap)
+          aisc::fail("--trace requires --emulate or --overlap");
+        return flags.emulate   ? aisc::emulate(flags, all)
+               : flags.overlap ? aisc::overlap(flags)
+                               : aisc::measure(flags, all);
+      });
 }

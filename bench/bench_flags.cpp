@@ -45,7 +45,6 @@ void add_bench_flags(CommandLine& line, BenchFlags& flags) {
   line.numbers("--ranks", flags.ranks, 2, 8192, "how many");
   line.text("--min-bytes", flags.min_bytes, "of a rank's largest buffer: 8, 1KiB, 64MiB");
   line.text("--max-bytes", flags.max_bytes, "likewise");
-  line.text("--json", flags.json, "also write the rows to this file");
   line.number("--seconds", flags.seconds, 0, 86400, "about how long to measure");
   line.texts("--backends", flags.backends,
              "what to measure: this library on threads and on MPI's processes, loops by hand, "

@@ -14,12 +14,11 @@ struct BenchFlags {
   std::vector<std::string> operations;
   std::vector<int> ranks;
   std::string min_bytes, max_bytes;
-  std::string json;
   double seconds = 60;
   std::vector<std::string> backends{"thread", "bare", "mpi", "raw-mpi"};
 };
 
-// --operations, --ranks, --min-bytes, --max-bytes, --json, --seconds, --backends. What stands in
+// --operations, --ranks, --min-bytes, --max-bytes, --seconds, --backends. What stands in
 // `flags` is the default; backends are those that there are.
 void add_bench_flags(CommandLine& line, BenchFlags& flags);
 

@@ -116,6 +116,8 @@ std::string CheckpointWriter::commit(const std::string& state) {
   write_file(temporary_ + "/" + kManifest, manifest.dump(2) + "\n");
   sync_folder(temporary_);
 
+  // All of it is on the disk under a temporary name. Whoever is killed between the next two lines
+  // leaves older checkpoints, and after the second this one: never a half.
   const std::string path = fmt::format("{}/{}{:06}", checkpoints_, kPrefix, step_);
   std::error_code error;
   remove_under_another_name(path);  // a folder can only take the place of an empty one

@@ -89,13 +89,13 @@ void for_each_head(const GptConfig& config, F move) {
     for (std::int64_t s = 0; s < 3; ++s) move((3 * h + s) * D, s * C + h * D);
 }
 
-enum class Direction { ToTheirs, FromTheirs };
+enum class Conversion { ToTheirs, FromTheirs };
 
 // `to` and `from` have elements of type T, an integer of the elements' size: only places change.
 template <class T>
 void rearrange(T* to, const T* from, Layout layout, const Shape& ours, const Shape& theirs,
-               const GptConfig& config, Direction direction) {
-  const bool reading = direction == Direction::FromTheirs;
+               const GptConfig& config, Conversion conversion) {
+  const bool reading = conversion == Conversion::FromTheirs;
   const std::int64_t count = std::min(ours.count(), theirs.count());
   if (layout == Layout::Rows) {
     std::copy(from, from + count, to);
@@ -121,7 +121,7 @@ void rearrange(T* to, const T* from, Layout layout, const Shape& ours, const Sha
 }
 
 void convert(View to, ConstView from, const std::string& parameter, const Shape& ours,
-             const GptConfig& config, Direction direction) {
+             const GptConfig& config, Conversion conversion) {
   if (to.dtype() != from.dtype())
     fail(fmt::format("{}: from {} to {}: the types must be equal", parameter, name_of(from.dtype()),
                      name_of(to.dtype())));
@@ -129,7 +129,7 @@ void convert(View to, ConstView from, const std::string& parameter, const Shape&
     using T = decltype(bits);
     rearrange(static_cast<T*>(to.raw()), static_cast<const T*>(from.raw()),
               place_of(parameter).layout, ours, gpt2_tensor(parameter, config).shape, config,
-              direction);
+              conversion);
   };
   switch (size_of(to.dtype())) {
     case 8:
@@ -324,12 +324,12 @@ Gpt2Tensor gpt2_tensor(const std::string& parameter, const GptConfig& config) {
 
 void to_gpt2(View theirs, ConstView ours, const std::string& parameter, const GptConfig& config) {
   require_shape(theirs.shape(), gpt2_tensor(parameter, config).shape, "to_gpt2: " + parameter);
-  convert(theirs, ours, parameter, ours.shape(), config, Direction::ToTheirs);
+  convert(theirs, ours, parameter, ours.shape(), config, Conversion::ToTheirs);
 }
 
 void from_gpt2(View ours, ConstView theirs, const std::string& parameter, const GptConfig& config) {
   require_shape(theirs.shape(), gpt2_tensor(parameter, config).shape, "from_gpt2: " + parameter);
-  convert(ours, theirs, parameter, ours.shape(), config, Direction::FromTheirs);
+  convert(ours, theirs, parameter, ours.shape(), config, Conversion::FromTheirs);
 }
 
 Gpt2File::Gpt2File(const Safetensors& file, const GptConfig& config)

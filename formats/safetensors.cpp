@@ -160,6 +160,8 @@ void Safetensors::parse() {
       entries_.push_back(entry);
     }
   }
+  // Each entry is inside the file. In the order of their bytes they must also follow one another,
+  // which the format demands: what nobody describes could hide in a hole.
   std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
     return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
   });

@@ -221,6 +221,7 @@ Work Communicator::start(Collective collective, std::size_t payload_bytes) {
   if (collective.uses_in(rank_)) checks.check_reach(collective.in.view());
   if (collective.uses_out(rank_)) checks.check_reach(collective.out.view());
   count_call(op, payload_bytes);
+  // A plan is made, checked and counted before a byte of it moves.
   const bool by_plan = plans_ && (*plans_)[op];
   Plan plan;
   if (by_plan) plan = plan_for(collective);

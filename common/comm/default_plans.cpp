@@ -1,10 +1,10 @@
 // The algorithms of each collective. Ranks and chunks are counted round: after p - 1 comes 0. Both
 // sides of a message know its count, so that both leave out an empty one.
 #include <algorithm>
-#include <bit>
 #include <utility>
 #include <vector>
 
+#include "common/comm/fold.h"
 #include "common/comm/plan.h"
 
 namespace aisc {
@@ -318,22 +318,19 @@ Plan direct_all_to_all(const Collective& c, int rank, int size) {
 }
 
 // Ranks that hold the sums of two neighbouring blocks swap them, and each then holds the sum of
-// both: blocks of 1, 2, 4, ... ranks. Of p ranks, between the powers of two q and 2q, p - q are too
-// many: the first 2(p - q) ranks pair up before, each odd one takes the place of both, and tells
-// its neighbour the sum afterwards. v is the number among the q that go on.
+// both: blocks of 1, 2, 4, ... ranks, of those that go on (fold.h).
 //
 // The lower block's sum is always the left operand, so that all ranks end with the same bits. So
 // the sum of a rank with the upper block grows in what arrived: `mine` and `other` change places.
 Plan recursive_doubling_all_reduce(const Collective& c, int rank, int size) {
-  const int q = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
-  const int pairs = size - q;
-  const bool paired = rank < 2 * pairs;
-  Piece mine = piece(Where::Out, c.call.count), other = piece(Where::Scratch, c.call.count);
+  const Fold fold(rank, size);
+  const Piece all = piece(Where::Out, c.call.count);
+  Piece mine = all, other = piece(Where::Scratch, c.call.count);
   Plan plan{.name = "recursive doubling all_reduce"};
-  if (paired && rank % 2 == 0) {
-    plan.send(rank + 1, mine);  // comm: S to the neighbour, who goes on for both
+  if (!fold.goes_on) {
+    plan.send(fold.partner, mine);  // comm: S to the neighbour, who goes on for both
     plan.end_step();
-    plan.recv(rank + 1, mine);
+    plan.recv(fold.partner, mine);
     plan.end_step();
     return plan;
   }
@@ -342,23 +339,20 @@ Plan recursive_doubling_all_reduce(const Collective& c, int rank, int size) {
     if (!mine_is_lower) std::swap(mine, other);
     plan.reduce(mine, other);
   };
-  if (paired) {
-    plan.recv(rank - 1, other);
+  if (fold.paired) {
+    plan.recv(fold.partner, other);
     add(false);
   }
-  const int v = paired ? rank / 2 : rank - pairs;
-  for (int bit = 1; bit < q; bit *= 2) {
+  for (int bit = 1; bit < fold.q; bit *= 2) {
     plan.end_step();
-    const int w = v ^ bit;
-    const int partner = w < pairs ? 2 * w + 1 : w + pairs;
+    const int partner = fold.rank_of(fold.v ^ bit);
     plan.send(partner, mine);  // comm: S, the sum of this block of ranks
     plan.recv(partner, other);
-    add(v < w);
+    add((fold.v & bit) == 0);
   }
-  const Piece all = piece(Where::Out, c.call.count);
   if (mine.where != all.where) plan.copy(all, mine);
   plan.end_step();
-  if (paired) plan.send(rank - 1, all);  // comm: S, the whole sum
+  if (fold.paired) plan.send(fold.partner, all);  // comm: S, the whole sum
   plan.end_step();
   return plan;
 }

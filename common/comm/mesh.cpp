@@ -21,7 +21,7 @@ int rank_of(const MeshPlace& p, const MeshShape& s) {
 }
 
 // Ranks of a group in the world's order are in the order of their indices, too.
-struct Direction {
+struct Axis {
   const char* name;
   void (*to_first)(MeshPlace&, const MeshShape&);  // from a place to its group's first
 
@@ -33,7 +33,7 @@ struct Direction {
 };
 
 // As MeshGroup has them: the order in which every rank makes its communicators.
-constexpr Direction kDirections[] = {
+constexpr Axis kAxes[] = {
     {"tp", [](MeshPlace& p, const MeshShape&) { p.tp = 0; }},
     {"cp", [](MeshPlace& p, const MeshShape&) { p.cp = 0; }},
     {"dp", [](MeshPlace& p, const MeshShape&) { p.dp = 0; }},
@@ -44,10 +44,10 @@ constexpr Direction kDirections[] = {
     {"embedding",
      [](MeshPlace& p, const MeshShape& s) { p.pp = p.pp == 0 || p.pp == s.pp - 1 ? 0 : -1; }}};
 
-std::vector<std::vector<int>> groups_of(const Direction& direction, const MeshShape& shape) {
+std::vector<std::vector<int>> groups_of(const Axis& axis, const MeshShape& shape) {
   std::map<int, std::vector<int>> by_first_rank;
   for (int rank = 0; rank < shape.ranks(); ++rank) {
-    const int first = direction.first_rank(place_of(rank, shape), shape);
+    const int first = axis.first_rank(place_of(rank, shape), shape);
     if (first >= 0) by_first_rank[first].push_back(rank);
   }
   std::vector<std::vector<int>> groups;
@@ -97,9 +97,9 @@ std::string mesh_table(const MeshShape& shape, int ranks_per_node) {
   }
 
   bool some_leave = false;
-  for (const Direction& direction : kDirections) {
-    text += fmt::format("{} groups:", direction.name);
-    const std::vector<std::vector<int>> groups = groups_of(direction, shape);
+  for (const Axis& axis : kAxes) {
+    text += fmt::format("{} groups:", axis.name);
+    const std::vector<std::vector<int>> groups = groups_of(axis, shape);
     if (groups.front().size() == 1) {
       text += " one rank each\n";
       continue;
@@ -117,9 +117,9 @@ std::string mesh_table(const MeshShape& shape, int ranks_per_node) {
 
 Mesh::Mesh(Communicator& world, const MeshShape& shape)
     : Mesh(world, shape, [&](MeshGroup group) {
-        const Direction& direction = kDirections[static_cast<std::size_t>(group)];
-        const int first = direction.first_rank(place_of(world.rank(), shape), shape);
-        return world.split(first, world.rank(), direction.name);  // in no group: nullptr
+        const Axis& axis = kAxes[static_cast<std::size_t>(group)];
+        const int first = axis.first_rank(place_of(world.rank(), shape), shape);
+        return world.split(first, world.rank(), axis.name);  // in no group: nullptr
       }) {}
 
 Mesh::Mesh(Communicator& world, const MeshShape& shape, const MakeGroup& make) : shape_(shape) {
@@ -127,7 +127,7 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape, const MakeGroup& make) :
   place_ = place_of(world.rank(), shape);
   std::unique_ptr<Communicator>* const made[] = {
       &tp_, &cp_, &dp_, &pp_, &ep_, &gradients_, &expert_gradients_, &embedding_};
-  static_assert(std::size(made) == std::size(kDirections));
+  static_assert(std::size(made) == std::size(kAxes));
   for (std::size_t i = 0; i < std::size(made); ++i)
     *made[i] = world.adopt(make(static_cast<MeshGroup>(i)));
 }

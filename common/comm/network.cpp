@@ -69,6 +69,8 @@ Passage SharedWires::pass(int from, int to, std::int64_t bytes, double sent_seco
                      static_cast<std::size_t>(to);
   const Network::Route& way = network_.routes[route];
   double start = sent_seconds + way.latency_seconds, slowest = 0;
+  // It starts when all wires of its way are free, and is as fast as the slowest of them; each wire
+  // is taken for as long as its own rate needs.
   for (const int wire : way.wires) {
     start = std::max(start, at(free_, wire));
     slowest = std::max(slowest, at(network_.wire_seconds_per_byte, wire));

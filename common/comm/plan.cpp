@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "common/core/range.h"
+
 namespace aisc {
 namespace {
 
@@ -77,8 +79,8 @@ std::string Plan::to_string() const {
 }
 
 Piece chunk_of(Piece::Where where, std::int64_t count, int i, int parts) {
-  const std::int64_t begin = i * count / parts;
-  return {.where = where, .begin = begin, .count = (i + 1) * count / parts - begin};
+  const Range share = share_of(count, i, parts);
+  return {.where = where, .begin = share.begin, .count = share.count()};
 }
 
 }  // namespace aisc

@@ -66,7 +66,7 @@ struct PlanTable {
   const PlanMaker& operator[](CommOp op) const { return makers[static_cast<std::size_t>(op)]; }
 };
 
-// Chunk i of `parts` of `count` elements: [i * count / parts, (i + 1) * count / parts).
+// Chunk i of `parts` of `count` elements, as share_of() has it.
 Piece chunk_of(Piece::Where where, std::int64_t count, int i, int parts);
 
 // The default of each collective. p ranks, S bytes of a rank's largest buffer, L = ceil(log2 p).

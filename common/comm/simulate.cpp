@@ -158,6 +158,8 @@ class Simulation {
   void finish_step(int r) {
     SimulatedRank& rank = at(r);
     double end = rank.now;
+    // All messages of the step are under way together; links take one after the other (RankLinks).
+    // The sums come behind them, each after the one before.
     for (const Side& s : rank.sides) {
       const double over = s.is_send ? s.passage.done_seconds() : rank.links.receive(s.passage);
       end = std::max(end, over);

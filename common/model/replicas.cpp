@@ -76,6 +76,8 @@ class ReplicasCommunicator final : public Communicator {
     if (!is_followed(c)) refuse(c.call);
     Replicas& all = *replicas_;
     const double now = all.clock.now();
+    // Each rank begins where the one that runs begins, plus what it has been ahead by; the plan of
+    // all of them is then followed step by step.
     for (std::size_t r = 0; r < all.ahead.size(); ++r)
       all.state.seconds[r] = std::max(now + all.ahead[r], all.state.seconds[r]);
     const double begin = all.state.seconds[0];

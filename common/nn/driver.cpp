@@ -33,10 +33,7 @@ Tensor cached_layers(const Model& model, const LayerRange& layers, Tensor x, Key
   Saved nothing = Saved::nothing();
   for (std::size_t i = layers.begin; i < layers.end; ++i) {
     if (ends == Ends::Head && i + 1 == layers.end) x = last_position(std::move(x));
-    for (LayerHook* hook : hooks) hook->before_forward(i, pass);
-    x = model.layers[i]->forward(std::move(x), nothing, pass);
-    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-      (*hook)->after_forward(i, pass, nothing);
+    x = forward_layer(model, i, std::move(x), nothing, pass, hooks);
   }
   if (ends == Ends::No) return x;
   const Shape logits{x.shape()[0], x.shape()[2]};
@@ -45,30 +42,46 @@ Tensor cached_layers(const Model& model, const LayerRange& layers, Tensor x, Key
 
 }  // namespace
 
+Tensor forward_layer(const Model& model, std::size_t layer, Tensor x, Saved& saved,
+                     const Pass& pass, Hooks hooks) {
+  for (LayerHook* hook : hooks) hook->before_forward(layer, pass);
+  x = model.layers[layer]->forward(std::move(x), saved, pass);
+  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
+    (*hook)->after_forward(layer, pass, saved);
+  return x;
+}
+
+Tensor backward_layer(const Model& model, std::size_t layer, Tensor dy, Saved& saved,
+                      const Pass& pass, Hooks hooks) {
+  for (LayerHook* hook : hooks) hook->before_backward(layer, pass, saved);
+  dy = model.layers[layer]->backward(std::move(dy), saved, pass);
+  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
+    (*hook)->after_backward(layer, pass);
+  return dy;
+}
+
+void complete_layer(std::size_t layer, Hooks hooks) {
+  for (LayerHook* hook : hooks) hook->complete(layer);
+}
+
 Tensor forward_layers(const Model& model, const LayerRange& layers, Tensor x,
                       std::span<Saved> saved, const Pass& pass, Hooks hooks) {
-  for (std::size_t i = layers.begin; i < layers.end; ++i) {
-    Saved& own = saved[i - layers.begin];
-    for (LayerHook* hook : hooks) hook->before_forward(i, pass);
-    x = model.layers[i]->forward(std::move(x), own, pass);
-    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-      (*hook)->after_forward(i, pass, own);
-  }
+  for (std::size_t i = layers.begin; i < layers.end; ++i)
+    x = forward_layer(model, i, std::move(x), saved[i - layers.begin], pass, hooks);
   return x;
 }
 
 Tensor backward_layers(const Model& model, const LayerRange& layers, Tensor dy,
                        std::span<Saved> saved, const Pass& pass, Hooks hooks) {
   for (std::size_t i = layers.end; i-- > layers.begin;) {
-    Saved& own = saved[i - layers.begin];
-    for (LayerHook* hook : hooks) hook->before_backward(i, pass, own);
-    dy = model.layers[i]->backward(std::move(dy), own, pass);
-    for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook) (*hook)->after_backward(i, pass);
+    dy = backward_layer(model, i, std::move(dy), saved[i - layers.begin], pass, hooks);
     if (hooks.empty() || !pass.last_micro_batch) continue;
-    const auto complete = [i, all = std::vector(hooks.begin(), hooks.end())] {
-      for (LayerHook* hook : all) hook->complete(i);
-    };
-    pass.deferred ? pass.deferred->push(complete) : complete();
+    // Deferred gradients run behind this call, and maybe behind what `hooks` looks at.
+    if (pass.deferred)
+      pass.deferred->push(
+          [i, all = std::vector(hooks.begin(), hooks.end())] { complete_layer(i, all); });
+    else
+      complete_layer(i, hooks);
   }
   return dy;
 }

@@ -10,9 +10,16 @@
 
 namespace aisc {
 
+// One layer and its hooks (model.h says when they are called): what every loop over layers is made
+// of. `complete_layer` comes once a step, behind the layer's last backward.
+Tensor forward_layer(const Model& model, std::size_t layer, Tensor x, Saved& saved,
+                     const Pass& pass, Hooks hooks);
+Tensor backward_layer(const Model& model, std::size_t layer, Tensor dy, Saved& saved,
+                      const Pass& pass, Hooks hooks);
+void complete_layer(std::size_t layer, Hooks hooks);
+
 // x through these layers, each of which remembers in its own `saved` (one a layer) what its
-// backward needs; and dy back through them, which adds to the gradients of their parameters. Hooks
-// see each layer, with its number in the model; model.h says when.
+// backward needs; and dy back through them, which adds to the gradients of their parameters.
 Tensor forward_layers(const Model& model, const LayerRange& layers, Tensor x,
                       std::span<Saved> saved, const Pass& pass, Hooks hooks = {});
 Tensor backward_layers(const Model& model, const LayerRange& layers, Tensor dy,

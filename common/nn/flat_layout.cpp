@@ -29,10 +29,10 @@ FlatLayout::FlatLayout(std::span<const Unit> units, int ranks) : ranks_(ranks) {
   }
 }
 
-FlatRange FlatLayout::shard(std::size_t unit, int rank) const {
+Range FlatLayout::shard(std::size_t unit, int rank) const {
   if (rank < 0 || rank >= ranks_)
     fail("FlatLayout: rank " + std::to_string(rank) + " of " + std::to_string(ranks_));
-  const FlatRange& range = units_.at(unit).range;
+  const Range& range = units_.at(unit).range;
   const std::int64_t part = range.count() / ranks_;
   return {range.begin + rank * part, range.begin + (rank + 1) * part};
 }

@@ -14,8 +14,8 @@ namespace aisc {
 
 struct FlatUnit {
   std::string name;
-  FlatRange range;                    // padding included
-  std::vector<FlatRange> parameters;  // in the unit's order, without padding
+  Range range;                    // padding included
+  std::vector<Range> parameters;  // in the unit's order, without padding
 };
 
 class FlatLayout {
@@ -29,7 +29,7 @@ class FlatLayout {
   const std::vector<FlatUnit>& units() const { return units_; }
   std::int64_t count() const { return count_; }  // elements, padding included
   // The part of a unit that `rank` of `ranks` keeps under sharding: equal parts, aligned.
-  FlatRange shard(std::size_t unit, int rank) const;
+  Range shard(std::size_t unit, int rank) const;
 
  private:
   int ranks_;

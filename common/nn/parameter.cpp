@@ -53,7 +53,7 @@ Parameter split_parameter(std::string name, const Shape& global_shape, int dim, 
   return p;
 }
 
-std::vector<GlobalRun> global_runs(const Parameter& p, FlatRange part) {
+std::vector<GlobalRun> global_runs(const Parameter& p, Range part) {
   const std::int64_t count = p.shape.count();
   if (part.begin < 0 || part.end < part.begin || part.end > count)
     fail(fmt::format("parameter {}: elements [{}, {}) of {}", p.name, part.begin, part.end, count));

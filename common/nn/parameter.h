@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/range.h"
 #include "common/core/tensor.h"
 #include "common/ops/ops.h"
 
@@ -74,13 +75,6 @@ Parameter whole_parameter(std::string name, const Shape& shape, Init init, bool 
 Parameter split_parameter(std::string name, const Shape& global_shape, int dim, int part, int parts,
                           Init init, bool decay);
 
-// Elements [begin, end): of a parameter as this rank has it, or of a flat buffer.
-struct FlatRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t count() const { return end - begin; }
-  bool operator==(const FlatRange&) const = default;
-};
-
 // Elements `local` .. `local + count` of a rank's part are `global` .. of the whole.
 struct GlobalRun {
   std::int64_t local, global, count;
@@ -88,7 +82,7 @@ struct GlobalRun {
 // Where elements [begin, end) of this rank's part lie in the whole, in their order: one run for a
 // whole parameter or a split along dimension 0, one a row for a split along dimension 1. Throws
 // Error for a range outside the part.
-std::vector<GlobalRun> global_runs(const Parameter& p, FlatRange part);
+std::vector<GlobalRun> global_runs(const Parameter& p, Range part);
 
 // Fills `out` (n) with the initial values of elements begin .. begin + n of this rank's part, drawn
 // from (seed, name, global index): the same for any split over ranks.

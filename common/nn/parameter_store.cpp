@@ -34,7 +34,7 @@ void ParameterStore::point(const Memory& memory, std::size_t unit, View flat) {
   const FlatUnit& place = layout_.units()[unit];
   for (std::size_t i = 0; i < units_[unit].parameters.size(); ++i) {
     Parameter& p = *units_[unit].parameters[i];
-    const FlatRange& range = place.parameters[i];
+    const Range& range = place.parameters[i];
     (p.*memory.point)(
         flat ? flat.flat(range.begin - place.range.begin, range.count()).reshaped(p.shape) : flat);
   }

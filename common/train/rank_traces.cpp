@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "common/comm/host_values.h"
 #include "common/core/system/files.h"
-#include "common/train/rank_text.h"
 
 namespace aisc {
 
@@ -12,7 +12,7 @@ std::string trace_of(int rank) { return "trace.rank_" + std::to_string(rank) + "
 
 void write_traces(const Rank& rank, const std::string& path) {
   using Json = nlohmann::json;
-  const std::vector<std::string> traces = gather_texts(rank, rank.trace.to_chrome_json());
+  const std::vector<std::string> traces = gather_texts(rank.world, rank.trace.to_chrome_json());
   if (traces.empty()) return;
   for (int other = 1; other < rank.world.size(); ++other)  // of an earlier error
     std::filesystem::remove(std::filesystem::path(path).parent_path() / trace_of(other));

@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "common/train/rank_text.h"
+#include "common/comm/host_values.h"
 
 namespace aisc {
 namespace {
@@ -57,10 +57,13 @@ std::map<std::string, char> letters_of(std::span<const TimelineRow> rows) {
   return letters;
 }
 
-// Okabe and Ito's colours, which people who see fewer colours can tell apart, and paler ones.
-constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
-                                    "#56B4E9", "#7F7F7F", "#99C7E0", "#EEBF99", "#99D8C7",
-                                    "#EBC9DC", "#F5D999", "#BBE1F6", "#CCCCCC"};
+// Okabe and Ito's colours, which people who see fewer colours can tell apart, and paler ones. Those
+// of a step's parts are the same in app/report/page.css and tools/timelines.py.
+const std::map<std::string, const char*> kPartColours = {
+    {"forward", "#0072B2"},   {"backward", "#009E73"}, {"weight gradient", "#7F7F7F"},
+    {"optimizer", "#CC79A7"}, {"update", "#CC79A7"},   {"communication", "#E69F00"}};
+constexpr const char* kColours[] = {"#D55E00", "#56B4E9", "#99C7E0", "#EEBF99", "#99D8C7",
+                                    "#EBC9DC", "#F5D999", "#BBE1F6", "#CCCCCC", "#000000"};
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -89,7 +92,7 @@ std::vector<TimelineRow> gather_timeline(const Rank& rank) {
   for (const TraceEvent& event : rank.trace.events())
     mine.push_back({event.name, event.part, event.begin_seconds, event.end_seconds, event.lane});
   std::vector<TimelineRow> rows;
-  const std::vector<std::string> all = gather_texts(rank, mine.dump());
+  const std::vector<std::string> all = gather_texts(rank.world, mine.dump());
   for (std::size_t r = 0; r < all.size(); ++r) {
     std::map<int, TimelineRow> lanes;
     for (const Json& event : Json::parse(all[r])) {
@@ -128,44 +131,67 @@ std::string timeline_text(std::span<const TimelineRow> rows, int columns) {
 }
 
 std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& title) {
-  constexpr double kLeft = 160, kWidth = 810, kTop = 48, kRow = 30;
+  constexpr double kLeft = 160, kWidth = 810, kTop = 48, kRow = 30, kLetter = 8;
   const Extent all = extent_of(rows);
   const double span = std::max(all.end - all.begin, 1e-12);
   const auto x = [&](double seconds) { return kLeft + kWidth * (seconds - all.begin) / span; };
   std::map<std::string, const char*> colours;
-  for (const auto& [part, letter] : letters_of(rows))
-    colours[part] = kColours[colours.size() % std::size(kColours)];
+  std::size_t others = 0;
+  for (const auto& [part, letter] : letters_of(rows)) {
+    const auto own = kPartColours.find(part);
+    colours[part] =
+        own != kPartColours.end() ? own->second : kColours[others++ % std::size(kColours)];
+  }
   const double bottom = kTop + kRow * static_cast<double>(rows.size());
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 {0:.0f}\" width=\"1000\" "
       "height=\"{0:.0f}\" font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
       "<text x=\"{1}\" y=\"28\" font-size=\"16\" font-weight=\"bold\">{2}</text>\n",
-      bottom + 60, kLeft, escaped(title));
+      bottom + 78, kLeft, escaped(title));
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const double y = kTop + kRow * static_cast<double>(r);
     svg += fmt::format("<text x=\"{}\" y=\"{:.0f}\" text-anchor=\"end\">{}</text>\n", kLeft - 8,
                        y + 18, escaped(rows[r].name));
-    for (const TraceEvent& event : outer_first(rows[r]))
+    for (const TraceEvent& event : outer_first(rows[r])) {
+      const double begin = x(event.begin_seconds), width = x(event.end_seconds) - begin;
       svg += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\">"
           "<title>{}: {}, {}</title></rect>\n",
-          x(event.begin_seconds), y + 4, x(event.end_seconds) - x(event.begin_seconds), kRow - 8,
-          colours.at(event.part), escaped(event.part), escaped(event.name),
-          time_text(event.end_seconds - event.begin_seconds));
+          begin, y + 4, width, kRow - 8, colours.at(event.part), escaped(event.part),
+          escaped(event.name), time_text(event.end_seconds - event.begin_seconds));
+      if (width > kLetter * static_cast<double>(event.name.size()))
+        svg += fmt::format(
+            "<text x=\"{:.2f}\" y=\"{:.0f}\" text-anchor=\"middle\" fill=\"#fff\">{}</text>\n",
+            begin + width / 2, y + 19, escaped(event.name));
+    }
   }
   for (int tick = 0; tick <= 4; ++tick)
     svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n",
                        kLeft + kWidth * tick / 4, bottom + 18, time_text(span * tick / 4));
-  double at = kLeft;
+  double at = kLeft, line = bottom + 34;
   for (const auto& [part, colour] : colours) {
+    const double width = 32 + 7.2 * static_cast<double>(part.size());
+    if (at + width > kLeft + kWidth) at = kLeft, line += 18;
     svg += fmt::format(
         "<rect x=\"{0:.0f}\" y=\"{1:.0f}\" width=\"11\" height=\"11\" fill=\"{2}\"/>"
         "<text x=\"{3:.0f}\" y=\"{4:.0f}\">{5}</text>\n",
-        at, bottom + 34, colour, at + 15, bottom + 44, escaped(part));
-    at += 32 + 7.2 * static_cast<double>(part.size());
+        at, line, colour, at + 15, line + 10, escaped(part));
+    at += width;
   }
   return svg + "</svg>\n";
+}
+
+nlohmann::ordered_json timeline_json(std::span<const TimelineRow> rows) {
+  const double first = extent_of(rows).begin;
+  auto all = nlohmann::ordered_json::array();
+  for (const TimelineRow& row : rows) {
+    auto events = nlohmann::ordered_json::array();
+    for (const TraceEvent& e : row.events)
+      events.push_back({e.part, e.name, e.begin_seconds - first, e.end_seconds - first});
+    all.push_back({{"name", row.name}, {"events", std::move(events)}});
+  }
+  return all;
 }
 
 CommunicationTime communication_time(std::span<const TraceEvent> events) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,8 +24,13 @@ std::vector<TimelineRow> gather_timeline(const Rank& rank);
 // A line a row of so many columns, each the letter of the innermost span at its middle ("." where
 // there is none); then what the letters stand for. "" for no events.
 std::string timeline_text(std::span<const TimelineRow> rows, int columns = 100);
-// The same as a picture that stands alone, inner spans over outer ones, coloured by part.
+// The same as a picture that stands alone, inner spans over outer ones, coloured by part: forward
+// blue, backward green, weight gradients grey, updates purple, communication orange. What has room
+// for its name has it.
 std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& title);
+// For other programs that draw, the report's page and tools/timelines.py: rows
+// {"name": "rank 2", "events": [["forward", "F0", begin, end], ...]}, in seconds from the first.
+nlohmann::ordered_json timeline_json(std::span<const TimelineRow> rows);
 
 // Of what a rank's trace has recorded. Spans of the part "communication" have nothing in them that
 // computes, so that their seconds are those of Trace::seconds_by_part().

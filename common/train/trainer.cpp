@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/optim/clip.h"
 
@@ -54,7 +55,11 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
   };
   given(config.pp, "pp", static_cast<bool>(parts.stages), "stages are given");
   given(config.tp, "tp", static_cast<bool>(parts.split), "split of layers is given");
-  if (config.pp == 1 && config.tp == 1) return nullptr;
+  if (config.pp == 1 && config.tp == 1) {
+    if (!parts.hooks.empty())
+      fail("hooks of a mesh are given, and there is no mesh: pp and tp are 1");
+    return nullptr;
+  }
   return parts.mesh(rank,
                     {.dp = config.data_ranks(rank.world.size()), .pp = config.pp, .tp = config.tp});
 }
@@ -62,10 +67,6 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
 
 }  // namespace
-
-SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts) {
-  return {all.begin + i * all.count() / parts, all.begin + (i + 1) * all.count() / parts};
-}
 
 Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
     : rank_(rank),
@@ -88,6 +89,8 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
   reducer_ = parts_.reducer(data_, model_, store_);
   if (parts_.reader) reader_ = parts_.reader(data_, config_);
   hooks_ = {reducer_.get()};
+  for (const auto& make : parts_.hooks)
+    hooks_.push_back(more_hooks_.emplace_back(make(rank_, *mesh_)).get());
   std::vector<OptimizerSlice> slices = reducer_->slices();
   for (const OptimizerSlice& slice : slices)
     draw(slice.weight, *slice.parameter, slice.begin, config.seed);
@@ -198,12 +201,10 @@ double Trainer::own_square() {
 double Trainer::sum_over_world(double own) {
   if (!mesh_) return own;  // Reducer::norm is that of all data-parallel ranks
   const auto span = rank_.trace.span("communication", "norm");
-  const View sum(&own, {1}, DType::F64, host_);
   if (parts_.own_square && reducer_->divides())
-    data_.world.all_reduce(sum).wait();  // comm: 8 bytes, the shards'
-  mesh_->pp().all_reduce(sum).wait();    // comm: 8 bytes, the stages'
-  mesh_->tp().all_reduce(sum).wait();    // comm: 8 bytes, the parts of layers'
-  return own;
+    own = sum_of_all(data_.world, own);  // comm: 8 bytes, the shards'
+  own = sum_of_all(mesh_->pp(), own);    // comm: 8 bytes, the stages'
+  return sum_of_all(mesh_->tp(), own);   // comm: 8 bytes, the parts of layers'
 }
 
 // Steps are counted from 1 where a person reads them.
@@ -228,8 +229,8 @@ void Trainer::gather_weights() { reducer_->updated(); }
 
 MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const {
   const auto span = rank_.trace.span("data");
-  const SampleRange mine = part_of({0, config_.batch}, data_.world.rank(), data_.world.size());
-  const SampleRange part = part_of(mine, m, config_.micro_batches);
+  const Range mine = share_of(config_.batch, data_.world.rank(), data_.world.size());
+  const Range part = share_of(mine, m, config_.micro_batches);
   const std::int64_t first = samples_ + part.begin;
   return {.batch = reader_ ? reader_->read(data, first, part.count())
                            : data.batch(rank_.device, first, part.count()),
@@ -252,9 +253,7 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
     sums[0] += losses[i];
     sums[1] += static_cast<double>(windows[i].tokens.count());
   }
-  CpuDevice host;
-  const View both(sums, {2}, DType::F64, host);
-  rank_.world.all_reduce(both).wait();  // comm: 16 bytes, each rank had windows of its own
+  sum_of_all(rank_.world, sums);  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
   return sums[0] / sums[1];
 }
@@ -270,11 +269,8 @@ std::vector<double> Trainer::losses_of(std::span<const Batch> windows) const {
 // Where passes are taken together: how many a rank with fewer than others takes that count nothing.
 std::int64_t Trainer::missing_passes(std::size_t own) const {
   if (!reducer_->joins_forward()) return 0;
-  auto most = static_cast<std::int64_t>(own);
-  CpuDevice host;
-  const View largest(&most, {1}, DType::I64, host);
-  data_.world.all_reduce(largest, ReduceOp::Max).wait();  // comm: 8 bytes
-  return most - static_cast<std::int64_t>(own);
+  const auto passes = static_cast<std::int64_t>(own);
+  return sum_of_all(data_.world, passes, ReduceOp::Max) - passes;  // comm: 8 bytes
 }
 
 double Trainer::flops_per_step() const {

@@ -12,20 +12,12 @@
 #include <span>
 #include <vector>
 
+#include "common/core/range.h"
 #include "common/optim/schedule.h"
 #include "common/train/step_parts.h"
 #include "common/train/train_config.h"
 
 namespace aisc {
-
-// Samples [begin, end) of a batch.
-struct SampleRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t count() const { return end - begin; }
-};
-
-// Part i of `parts`: the parts follow one another, and their counts differ by at most one.
-SampleRange part_of(const SampleRange& all, std::int64_t i, std::int64_t parts);
 
 struct StepReport {
   double loss;  // nats per token, mean over the global batch
@@ -114,6 +106,7 @@ class Trainer : private StepEnd {
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BatchReader> reader_;  // null: the plain one
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::unique_ptr<LayerHook>> more_hooks_;
   std::vector<LayerHook*> hooks_;
   std::int64_t steps_ = 0, samples_ = 0;
   // Of the step under way.

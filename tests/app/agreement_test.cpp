@@ -66,16 +66,5 @@ TEST(Agreement, AnExerciseThatIsNotSolvedSaysSo) {
   EXPECT_THROW(on_all_ranks(world.rank.world, [] { throw NotImplemented("LAB"); }), NotImplemented);
 }
 
-TEST(Agreement, TextsReachAllRanks) {
-  launch(launch_options({.ranks = 3}), [](Rank rank) {
-    const int self = rank.world.rank();
-    const std::string mine(static_cast<std::size_t>(5 * self), static_cast<char>('a' + self));
-    EXPECT_EQ(all_texts(rank.world, mine), (std::vector<std::string>{"", "bbbbb", "cccccccccc"}));
-    EXPECT_EQ(all_texts(rank.world, ""), (std::vector<std::string>(3)));
-    EXPECT_EQ(broadcast_text(rank.world, mine, 2), "cccccccccc");
-    EXPECT_EQ(broadcast_text(rank.world, mine, 0), "");
-  });
-}
-
 }  // namespace
 }  // namespace aisc

@@ -39,7 +39,7 @@ class DealtWeights final : public Reducer {
     std::vector<OptimizerSlice> mine;
     if (deal_ == Deal::Shards) {
       for (std::size_t u = 0; u < store().units().size(); ++u) {
-        const FlatRange range = store().layout().shard(u, self());
+        const Range range = store().layout().shard(u, self());
         for (OptimizerSlice& slice :
              slices_in(store().units()[u], store().layout().units()[u], range,
                        store().values().flat(range.begin, range.count()),
@@ -63,7 +63,7 @@ class DealtWeights final : public Reducer {
   void take_slices() override {
     if (deal_ == Deal::Shards) {
       for (std::size_t u = 0; u < store().units().size(); ++u) {
-        const FlatRange range = store().layout().shard(u, self());
+        const Range range = store().layout().shard(u, self());
         rank()
             .world.all_gather(store().values().flat(range.begin, range.count()), store().values(u))
             .wait();

@@ -30,7 +30,7 @@ TEST(RecordedFlags, AreWrittenAsJsonAndReadBackAsFlags) {
   const auto json = nlohmann::json::parse(config);
   EXPECT_EQ(json["training"]["steps"], 12);
   EXPECT_EQ(json["training"]["precision"], "bf16");
-  EXPECT_EQ(json["training"]["ranks"], 3);
+  EXPECT_EQ(json["ranks"]["ranks"], 3);
   const auto second = parse({"--steps", "13"}, config);
   ASSERT_TRUE(second.options);
   const auto changes = changed_flags(config, second.options->to_json());

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <bitset>
+#include <utility>
 
 #include "tests/comm/plan_runs.h"
 
@@ -12,14 +13,11 @@ namespace aisc::plan_runs {
 namespace {
 
 TEST(RingAllReduce, SumsOnEveryRankAndSendsEachByteTwiceTimesPMinusOneOverP) {
-  for_sizes_and_counts([](int p, std::int64_t n) {
-    const auto plans = plans_of(ring_all_reduce, call(CommOp::AllReduce, n), p);
-    auto memory = each_of(p, [&](int r) { return inout(r, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return sum(p, i); });
+  expect_done(CommOp::AllReduce, ring_all_reduce, [](const Ran& ran) {
+    const auto [p, n] = std::pair(ran.p, ran.n);
     for (int r = 0; r < p; ++r) {
       // All chunks twice, but for one in each half.
-      const Traffic t = traffic_of(plans[static_cast<std::size_t>(r)]);
+      const Traffic t = ran.of(r);
       EXPECT_EQ(t.elements,
                 p == 1 ? 0 : 2 * n - chunk_count(n, r + 1, p) - chunk_count(n, r + 2, p));
       EXPECT_EQ(t.added, p == 1 ? 0 : n - chunk_count(n, r, p));
@@ -30,13 +28,13 @@ TEST(RingAllReduce, SumsOnEveryRankAndSendsEachByteTwiceTimesPMinusOneOverP) {
         EXPECT_EQ(t.elements, 2 * n * (p - 1) / p);
       }
     }
-    EXPECT_EQ(total.sum.elements, 2 * n * (p - 1));
-    EXPECT_EQ(total.sum.added, n * (p - 1));
+    EXPECT_EQ(ran.total.sum.elements, 2 * n * (p - 1));
+    EXPECT_EQ(ran.total.sum.added, n * (p - 1));
     if (n >= p) {
-      EXPECT_EQ(total.rounds, 2 * (p - 1));
+      EXPECT_EQ(ran.total.rounds, 2 * (p - 1));
     }
     if (n == 0) {
-      EXPECT_EQ(total.most.steps, 0);
+      EXPECT_EQ(ran.total.most.steps, 0);
     }
   });
 }
@@ -46,144 +44,87 @@ TEST(RingAllReduce, GivesAllRanksTheSameBits) {
   for (const auto& out : outs) EXPECT_EQ(out, outs[0]);
 }
 
+// Levels of a tree of p ranks, where there is something to send.
+std::int64_t levels(const Ran& ran) { return ran.n > 0 ? log2_ceil(ran.p) : 0; }
+
 TEST(TreeAllReduce, SumsOnEveryRankInTwoLogPSteps) {
-  for_sizes_and_counts([](int p, std::int64_t n) {
-    const auto plans = plans_of(tree_all_reduce, call(CommOp::AllReduce, n), p);
-    auto memory = each_of(p, [&](int r) { return inout(r, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return sum(p, i); });
-    const std::int64_t L = n > 0 ? log2_ceil(p) : 0;
-    EXPECT_EQ(total.most.steps, 2 * L);
-    EXPECT_EQ(total.rounds, 2 * L);
-    EXPECT_EQ(total.most.elements, L * n);
-    EXPECT_EQ(total.sum.elements, 2 * n * (p - 1));
-    EXPECT_EQ(total.sum.added, n * (p - 1));
+  expect_done(CommOp::AllReduce, tree_all_reduce, [](const Ran& ran) {
+    const std::int64_t L = levels(ran), others = ran.p - 1;
+    EXPECT_EQ(ran.total.most.steps, 2 * L);
+    EXPECT_EQ(ran.total.rounds, 2 * L);
+    EXPECT_EQ(ran.total.most.elements, L * ran.n);
+    EXPECT_EQ(ran.total.sum.elements, 2 * ran.n * others);
+    EXPECT_EQ(ran.total.sum.added, ran.n * others);
   });
 }
 
 TEST(TreeReduce, SumsOnTheRootInLogPStepsAndEachRankSendsOnce) {
-  for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
-    const auto plans = plans_of(tree_reduce, call(CommOp::Reduce, n, root), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) { return apart(r, n, r == root ? n : 0); });
-      Memory& at_root = memory[static_cast<std::size_t>(root)];
-      if (in_place) at_root = memory_of(root, {0, n}, {0, n});
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int, auto i) { return sum(p, i); });
-      const std::int64_t L = n > 0 && p > 1 ? log2_ceil(p) : 0;
-      EXPECT_EQ(total.rounds, L);
-      EXPECT_EQ(total.most.steps, p == 1 && n > 0 ? 1 : L);  // alone: a copy
-      EXPECT_EQ(total.most.added, L * n);
-      EXPECT_EQ(total.sum.added, n * (p - 1));
-    }
-    for (int r = 0; r < p; ++r) {
-      const Traffic t = traffic_of(plans[static_cast<std::size_t>(r)]);
-      EXPECT_EQ(t.elements, r == root ? 0 : n);
-      EXPECT_EQ(t.messages, r == root || n == 0 ? 0 : 1);
+  expect_done(CommOp::Reduce, tree_reduce, [](const Ran& ran) {
+    const std::int64_t L = levels(ran);
+    EXPECT_EQ(ran.total.rounds, L);
+    EXPECT_EQ(ran.total.most.steps, ran.p == 1 && ran.n > 0 ? 1 : L);  // alone: a copy
+    EXPECT_EQ(ran.total.most.added, L * ran.n);
+    EXPECT_EQ(ran.total.sum.added, ran.n * (ran.p - 1));
+    for (int r = 0; r < ran.p; ++r) {
+      EXPECT_EQ(ran.of(r).elements, r == ran.root ? 0 : ran.n);
+      EXPECT_EQ(ran.of(r).messages, r == ran.root || ran.n == 0 ? 0 : 1);
     }
   });
 }
 
 TEST(TreeBroadcast, CopiesTheRootInLogPStepsAndTheRootSendsMost) {
-  for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
-    const auto plans = plans_of(tree_broadcast, call(CommOp::Broadcast, n, root), p);
-    auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return value(root, i); });
-    const std::int64_t L = n > 0 ? log2_ceil(p) : 0;
-    EXPECT_EQ(total.most.steps, L);
-    EXPECT_EQ(total.rounds, L);
-    EXPECT_EQ(total.most.elements, L * n);
-    EXPECT_EQ(traffic_of(plans[static_cast<std::size_t>(root)]).elements, L * n);
-    EXPECT_EQ(total.sum.elements, n * (p - 1));
+  expect_done(CommOp::Broadcast, tree_broadcast, [](const Ran& ran) {
+    const std::int64_t L = levels(ran);
+    EXPECT_EQ(ran.total.most.steps, L);
+    EXPECT_EQ(ran.total.rounds, L);
+    EXPECT_EQ(ran.total.most.elements, L * ran.n);
+    EXPECT_EQ(ran.of(ran.root).elements, L * ran.n);
+    EXPECT_EQ(ran.total.sum.elements, ran.n * (ran.p - 1));
   });
 }
 
-// What rings and pairwise exchange of p chunks of c elements have in common.
-void expect_p_minus_one_chunks(const std::vector<Plan>& plans, const Total& total, std::int64_t c) {
-  const auto others = static_cast<std::int64_t>(plans.size()) - 1;
-  for (const Plan& plan : plans) {
-    EXPECT_EQ(traffic_of(plan).elements, others * c);
-    EXPECT_EQ(traffic_of(plan).messages, c > 0 ? others : 0);
-    EXPECT_EQ(traffic_of(plan).steps, c == 0 ? 0 : others == 0 ? 1 : others);  // alone: a copy
+// What rings and pairwise exchange of p chunks of n elements have in common.
+void expect_p_minus_one_chunks(const Ran& ran) {
+  const std::int64_t others = ran.p - 1;
+  for (int r = 0; r < ran.p; ++r) {
+    EXPECT_EQ(ran.of(r).elements, others * ran.n);
+    EXPECT_EQ(ran.of(r).messages, ran.n > 0 ? others : 0);
+    EXPECT_EQ(ran.of(r).steps, ran.n == 0 ? 0 : others == 0 ? 1 : others);  // alone: a copy
   }
-  EXPECT_EQ(total.rounds, c > 0 ? others : 0);
+  EXPECT_EQ(ran.total.rounds, ran.n > 0 ? others : 0);
 }
 
 TEST(RingReduceScatter, LeavesTheSumOfItsChunkOnEachRank) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    const auto plans = plans_of(ring_reduce_scatter, call(CommOp::ReduceScatter, c), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) {
-        return in_place ? memory_of(r, {0, p * c}, {r * c, c}) : apart(r, p * c, c);
-      });
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int r, auto i) { return sum(p, r * c + i); });
-      expect_p_minus_one_chunks(plans, total, c);
-      EXPECT_EQ(total.most.added, (p - 1) * c);
-    }
+  expect_done(CommOp::ReduceScatter, ring_reduce_scatter, [](const Ran& ran) {
+    expect_p_minus_one_chunks(ran);
+    EXPECT_EQ(ran.total.most.added, (ran.p - 1) * ran.n);
   });
 }
 
 TEST(RingAllGather, GivesEveryRankAllChunks) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    const auto plans = plans_of(ring_all_gather, call(CommOp::AllGather, c), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) {
-        return in_place ? memory_of(r, {r * c, c}, {0, p * c}) : apart(r, c, p * c);
-      });
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int, auto i) { return value(i / c, i % c); });
-      expect_p_minus_one_chunks(plans, total, c);
-      EXPECT_EQ(total.sum.added, 0);
-    }
+  expect_done(CommOp::AllGather, ring_all_gather, [](const Ran& ran) {
+    expect_p_minus_one_chunks(ran);
+    EXPECT_EQ(ran.total.sum.added, 0);
   });
 }
 
 TEST(DirectGather, BringsAllChunksToTheRootInOneStep) {
-  for_sizes_counts_and_roots([](int p, std::int64_t c, int root) {
-    const auto plans = plans_of(direct_gather, call(CommOp::Gather, c, root), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) { return apart(r, c, r == root ? p * c : 0); });
-      Memory& at_root = memory[static_cast<std::size_t>(root)];
-      if (in_place) at_root = memory_of(root, {root * c, c}, {0, p * c});
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int, auto i) { return value(i / c, i % c); });
-      EXPECT_EQ(total.most.steps, c > 0 ? 1 : 0);
-    }
-    for (int r = 0; r < p; ++r)
-      EXPECT_EQ(traffic_of(plans[static_cast<std::size_t>(r)]).elements, r == root ? 0 : c);
+  expect_done(CommOp::Gather, direct_gather, [](const Ran& ran) {
+    EXPECT_EQ(ran.total.most.steps, ran.n > 0 ? 1 : 0);
+    for (int r = 0; r < ran.p; ++r) EXPECT_EQ(ran.of(r).elements, r == ran.root ? 0 : ran.n);
   });
 }
 
 TEST(DirectScatter, BringsEachRankItsChunkInOneStep) {
-  for_sizes_counts_and_roots([](int p, std::int64_t c, int root) {
-    const auto plans = plans_of(direct_scatter, call(CommOp::Scatter, c, root), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) { return apart(r, r == root ? p * c : 0, c); });
-      if (in_place)
-        memory[static_cast<std::size_t>(root)] = memory_of(root, {0, p * c}, {root * c, c});
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int r, auto i) { return value(root, r * c + i); });
-      EXPECT_EQ(total.most.steps, c > 0 ? 1 : 0);
-    }
-    for (int r = 0; r < p; ++r)
-      EXPECT_EQ(traffic_of(plans[static_cast<std::size_t>(r)]).elements,
-                r == root ? (p - 1) * c : 0);
+  expect_done(CommOp::Scatter, direct_scatter, [](const Ran& ran) {
+    EXPECT_EQ(ran.total.most.steps, ran.n > 0 ? 1 : 0);
+    for (int r = 0; r < ran.p; ++r)
+      EXPECT_EQ(ran.of(r).elements, r == ran.root ? (ran.p - 1) * ran.n : 0);
   });
 }
 
 TEST(PairwiseAllToAll, TransposesChunksOverRanks) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    Collective collective = call(CommOp::AllToAll, c);
-    collective.send_counts.assign(static_cast<std::size_t>(p), c);
-    collective.recv_counts = collective.send_counts;
-    const auto plans = plans_of(pairwise_all_to_all, collective, p);
-    auto memory = each_of(p, [&](int r) { return apart(r, p * c, p * c); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int r, auto i) { return value(i / c, r * c + i % c); });
-    expect_p_minus_one_chunks(plans, total, c);
-  });
+  expect_done(CommOp::AllToAll, pairwise_all_to_all, expect_p_minus_one_chunks);
 }
 
 TEST(PairwiseAllToAll, SendsUnequalCountsPackedByRank) {

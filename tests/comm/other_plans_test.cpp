@@ -10,26 +10,23 @@
 namespace aisc::plan_runs {
 namespace {
 
-// Every rank does the same: one step, and a message of `chunk` elements to each other rank.
-void expect_one_step(const std::vector<Plan>& plans, const Total& total, std::int64_t chunk) {
-  const auto others = static_cast<std::int64_t>(plans.size()) - 1;
-  for (const Plan& plan : plans) {
-    EXPECT_EQ(traffic_of(plan).elements, others * chunk);
-    EXPECT_EQ(traffic_of(plan).messages, chunk > 0 ? others : 0);
+// Every rank does the same: one step, and a message of `n` elements to each other rank.
+void expect_one_step(const Ran& ran) {
+  const std::int64_t others = ran.p - 1;
+  for (const Plan& plan : ran.plans) {
+    EXPECT_EQ(traffic_of(plan).elements, others * ran.n);
+    EXPECT_EQ(traffic_of(plan).messages, ran.n > 0 ? others : 0);
     EXPECT_LE(plan.steps(), 1u);
   }
-  EXPECT_EQ(total.rounds, chunk > 0 && others > 0 ? 1 : 0);
+  EXPECT_EQ(ran.total.rounds, ran.n > 0 && others > 0 ? 1 : 0);
+}
+void expect_one_step_and_sums(const Ran& ran) {
+  expect_one_step(ran);
+  EXPECT_EQ(ran.total.most.added, (ran.p - 1) * ran.n);
 }
 
 TEST(DirectAllReduce, SumsOnEveryRankInOneStep) {
-  for_sizes_and_counts([](int p, std::int64_t n) {
-    const auto plans = plans_of(direct_all_reduce, call(CommOp::AllReduce, n), p);
-    auto memory = each_of(p, [&](int r) { return inout(r, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return sum(p, i); });
-    expect_one_step(plans, total, n);
-    EXPECT_EQ(total.most.added, (p - 1) * n);
-  });
+  expect_done(CommOp::AllReduce, direct_all_reduce, expect_one_step_and_sums);
 }
 
 TEST(DirectAllReduce, AddsInTheOrderOfTheRanks) {
@@ -60,46 +57,18 @@ TEST(DirectAllReduce, AddsARanksOwnOnTheRight) {
 }
 
 TEST(DirectReduceScatter, LeavesTheSumOfItsChunkOnEachRankInOneStep) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    const auto plans = plans_of(direct_reduce_scatter, call(CommOp::ReduceScatter, c), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) {
-        return in_place ? memory_of(r, {0, p * c}, {r * c, c}) : apart(r, p * c, c);
-      });
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int r, auto i) { return sum(p, r * c + i); });
-      expect_one_step(plans, total, c);
-      EXPECT_EQ(total.most.added, (p - 1) * c);
-    }
-  });
+  expect_done(CommOp::ReduceScatter, direct_reduce_scatter, expect_one_step_and_sums);
 }
 
 TEST(DirectAllGather, GivesEveryRankAllChunksInOneStep) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    const auto plans = plans_of(direct_all_gather, call(CommOp::AllGather, c), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) {
-        return in_place ? memory_of(r, {r * c, c}, {0, p * c}) : apart(r, c, p * c);
-      });
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int, auto i) { return value(i / c, i % c); });
-      expect_one_step(plans, total, c);
-      EXPECT_EQ(total.sum.added, 0);
-    }
+  expect_done(CommOp::AllGather, direct_all_gather, [](const Ran& ran) {
+    expect_one_step(ran);
+    EXPECT_EQ(ran.total.sum.added, 0);
   });
 }
 
 TEST(DirectAllToAll, TransposesChunksOverRanksInOneStep) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    Collective collective = call(CommOp::AllToAll, c);
-    collective.send_counts.assign(static_cast<std::size_t>(p), c);
-    collective.recv_counts = collective.send_counts;
-    const auto plans = plans_of(direct_all_to_all, collective, p);
-    auto memory = each_of(p, [&](int r) { return apart(r, p * c, p * c); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int r, auto i) { return value(i / c, r * c + i % c); });
-    expect_one_step(plans, total, c);
-  });
+  expect_done(CommOp::AllToAll, direct_all_to_all, expect_one_step);
 }
 
 TEST(DirectAllToAll, SendsUnequalCountsPackedByRank) {
@@ -110,32 +79,24 @@ TEST(DirectAllToAll, SendsUnequalCountsPackedByRank) {
 }
 
 TEST(DirectBroadcast, CopiesTheRootInOneStep) {
-  for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
-    const auto plans = plans_of(direct_broadcast, call(CommOp::Broadcast, n, root), p);
-    auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return value(root, i); });
-    EXPECT_EQ(total.rounds, n > 0 && p > 1 ? 1 : 0);
-    EXPECT_EQ(total.sum.elements, n * (p - 1));
-    EXPECT_EQ(traffic_of(plans[static_cast<std::size_t>(root)]).elements, n * (p - 1));
+  expect_done(CommOp::Broadcast, direct_broadcast, [](const Ran& ran) {
+    EXPECT_EQ(ran.total.rounds, ran.n > 0 && ran.p > 1 ? 1 : 0);
+    EXPECT_EQ(ran.total.sum.elements, ran.n * (ran.p - 1));
+    EXPECT_EQ(ran.of(ran.root).elements, ran.n * (ran.p - 1));
   });
 }
 
 TEST(RecursiveDoublingAllReduce, SumsOnEveryRankInLogPSteps) {
-  for_sizes_and_counts([](int p, std::int64_t n) {
-    const auto plans = plans_of(recursive_doubling_all_reduce, call(CommOp::AllReduce, n), p);
-    auto memory = each_of(p, [&](int r) { return inout(r, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return sum(p, i); });
-    const bool is_power = std::has_single_bit(static_cast<unsigned>(p));
-    const std::int64_t L = log2_ceil(p);
-    EXPECT_EQ(total.most.steps, n == 0 ? 0 : is_power ? L : L + 1);
-    EXPECT_EQ(total.rounds, total.most.steps);
-    EXPECT_EQ(total.most.elements, L * n);
-    EXPECT_EQ(total.most.added, L * n);
+  expect_done(CommOp::AllReduce, recursive_doubling_all_reduce, [](const Ran& ran) {
+    const std::int64_t L = log2_ceil(ran.p), n = ran.n;
+    const bool is_power = std::has_single_bit(static_cast<unsigned>(ran.p));
+    EXPECT_EQ(ran.total.most.steps, n == 0 ? 0 : is_power ? L : L + 1);
+    EXPECT_EQ(ran.total.rounds, ran.total.most.steps);
+    EXPECT_EQ(ran.total.most.elements, L * n);
+    EXPECT_EQ(ran.total.most.added, L * n);
     // The ranks too many send and receive once; the others swap with each of L' partners.
-    const auto q = std::int64_t{std::bit_floor(static_cast<unsigned>(p))};
-    EXPECT_EQ(total.sum.elements, (2 * (p - q) + q * log2_ceil(static_cast<int>(q))) * n);
+    const auto q = std::int64_t{std::bit_floor(static_cast<unsigned>(ran.p))};
+    EXPECT_EQ(ran.total.sum.elements, (2 * (ran.p - q) + q * log2_ceil(static_cast<int>(q))) * n);
   });
 }
 
@@ -172,22 +133,18 @@ TEST(RecursiveDoublingAllReduce, FoldsTheFirstRanksWherePIsNoPowerOfTwo) {
 }
 
 TEST(ScatterAllGatherBroadcast, CopiesTheRootWhichSendsLessThanTwiceItsBuffer) {
-  for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
-    const auto plans = plans_of(scatter_all_gather_broadcast, call(CommOp::Broadcast, n, root), p);
-    auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
-    const Total total = run(plans, memory);
-    expect_outs(memory, [&](int, auto i) { return value(root, i); });
-    EXPECT_EQ(total.sum.elements, n * (p - 1));  // no rank receives anything twice
-    const Traffic at_root = traffic_of(plans[static_cast<std::size_t>(root)]);
+  expect_done(CommOp::Broadcast, scatter_all_gather_broadcast, [](const Ran& ran) {
+    const std::int64_t n = ran.n;
+    const int p = ran.p;
+    EXPECT_EQ(ran.total.sum.elements, n * (p - 1));  // no rank receives anything twice
+    const Traffic at_root = ran.of(ran.root);
     EXPECT_EQ(at_root.elements, p == 1 ? 0 : 2 * n - chunk_count(n, 0, p) - chunk_count(n, 1, p));
     if (n < p) return;  // empty chunks are not sent
-    EXPECT_EQ(total.most.steps, p == 1 ? 0 : p);
-    EXPECT_EQ(total.rounds, total.most.steps);
+    EXPECT_EQ(ran.total.most.steps, p == 1 ? 0 : p);
+    EXPECT_EQ(ran.total.rounds, ran.total.most.steps);
     EXPECT_EQ(at_root.messages, 2 * (p - 1));
-    for (int v = 1; v < p; ++v) {
-      const Traffic t = traffic_of(plans[static_cast<std::size_t>((root + v) % p)]);
-      EXPECT_EQ(t.elements, v == p - 1 ? 0 : n - chunk_count(n, v + 1, p));
-    }
+    for (int v = 1; v < p; ++v)
+      EXPECT_EQ(ran.of((ran.root + v) % p).elements, v == p - 1 ? 0 : n - chunk_count(n, v + 1, p));
   });
 }
 

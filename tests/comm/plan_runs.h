@@ -120,6 +120,87 @@ inline void expect_outs(std::vector<Memory>& memory,
   }
 }
 
+// What rank r begins with in a call of `count` elements (as in Call), and element i of what it ends
+// with. In place: the rank's input, or the root's, is part of its output or the other way round.
+inline Memory begin_of(const Call& c, int r, int p, bool in_place) {
+  const std::int64_t n = c.count, all = p * n;
+  const bool root = r == c.peer;
+  switch (c.op) {
+    case CommOp::AllReduce:
+      return inout(r, n);
+    case CommOp::Broadcast:
+      return root ? inout(r, n) : apart(r, 0, n);
+    case CommOp::Reduce:
+      return in_place && root ? memory_of(r, {0, n}, {0, n}) : apart(r, n, root ? n : 0);
+    case CommOp::ReduceScatter:
+      return in_place ? memory_of(r, {0, all}, {r * n, n}) : apart(r, all, n);
+    case CommOp::AllGather:
+      return in_place ? memory_of(r, {r * n, n}, {0, all}) : apart(r, n, all);
+    case CommOp::Gather:
+      return in_place && root ? memory_of(r, {r * n, n}, {0, all}) : apart(r, n, root ? all : 0);
+    case CommOp::Scatter:
+      return in_place && root ? memory_of(r, {0, all}, {r * n, n}) : apart(r, root ? all : 0, n);
+    default:  // AllToAll
+      return apart(r, all, all);
+  }
+}
+inline std::int64_t end_of(const Call& c, int r, int p, std::int64_t i) {
+  const std::int64_t n = c.count;
+  switch (c.op) {
+    case CommOp::AllReduce:
+    case CommOp::Reduce:
+      return sum(p, i);
+    case CommOp::ReduceScatter:
+      return sum(p, r * n + i);
+    case CommOp::Broadcast:
+      return value(c.peer, i);
+    case CommOp::Scatter:
+      return value(c.peer, r * n + i);
+    case CommOp::AllToAll:
+      return value(i / n, r * n + i % n);
+    default:  // AllGather, Gather
+      return value(i / n, i % n);
+  }
+}
+
+// A call by all ranks that was run.
+struct Ran {
+  int p;
+  std::int64_t n;
+  int root;
+  std::vector<Plan> plans{};
+  Total total{};
+  Traffic of(int r) const { return traffic_of(plans[static_cast<std::size_t>(r)]); }
+};
+// Runs it apart and in place: each rank ends with what the operation says.
+inline Ran run_call(CommOp op, const PlanMaker& maker, int p, std::int64_t n, int root = -1) {
+  Collective c = call(op, n, root);
+  if (op == CommOp::AllToAll) {
+    c.send_counts.assign(static_cast<std::size_t>(p), n);
+    c.recv_counts = c.send_counts;
+  }
+  Ran ran{p, n, root, plans_of(maker, c, p)};
+  for (const bool in_place : {false, true}) {
+    auto memory = each_of(p, [&](int r) { return begin_of(c.call, r, p, in_place); });
+    ran.total = run(ran.plans, memory);
+    expect_outs(memory, [&](int r, std::int64_t i) { return end_of(c.call, r, p, i); });
+  }
+  return ran;
+}
+// The same for all sizes, counts and, if it has one, roots; then check(ran).
+template <class Check>
+void expect_done(CommOp op, const PlanMaker& maker, const Check& check) {
+  const auto done = [&](int p, std::int64_t n, int root) {
+    check(run_call(op, maker, p, n, root));
+  };
+  const bool has_root = op == CommOp::Broadcast || op == CommOp::Reduce || op == CommOp::Gather ||
+                        op == CommOp::Scatter;
+  if (has_root)
+    for_sizes_counts_and_roots(done);
+  else
+    for_sizes_and_counts([&](int p, std::int64_t n) { done(p, n, -1); });
+}
+
 inline std::int64_t log2_ceil(int p) {
   std::int64_t log = 0;
   while ((1 << log) < p) ++log;

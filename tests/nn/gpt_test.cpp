@@ -56,7 +56,7 @@ TEST_P(GptGradient, MatchesCentralDifferencesInEveryParameter) {
   for (const Parameter* p : gpt.store.parameters()) {
     const auto& units = gpt.store.layout().units();
     while (slot == units[unit].parameters.size()) ++unit, slot = 0;
-    const FlatRange range = units[unit].parameters[slot++];
+    const Range range = units[unit].parameters[slot++];
     EXPECT_TRUE(check_gradient(run, p->value().reshaped({p->value().count()}),
                                analytic.view().flat(range.begin, range.count()),
                                {.step = 1e-5, .tolerance = 1e-7, .samples = 12}))

@@ -207,7 +207,7 @@ TEST_P(StoreOnDevices, AnyPartOfAnySplitIsDrawnAsPartOfTheWhole) {
 }
 
 TEST(GlobalRuns, AreOneForAWholeParameterAndOneARowAlongDimension1) {
-  const auto text = [](const Parameter& p, FlatRange part) {
+  const auto text = [](const Parameter& p, Range part) {
     std::string all;
     for (const GlobalRun& run : global_runs(p, part))
       all += std::to_string(run.local) + ">" + std::to_string(run.global) + "x" +

@@ -169,7 +169,7 @@ TEST_P(OptimizerSteps, StatesOfSlicesAreWrittenIntoACheckpointOfTheWholeAndReadF
   device_.copy(theirs, store.values());
   AdamW whole(slices_of(store.parameters()), {.weight_decay = 0.1});
   const auto shard = [&](int rank) {
-    const FlatRange range = store.layout().shard(0, rank);
+    const Range range = store.layout().shard(0, rank);
     return AdamW(slices_in(store.units()[0], store.layout().units()[0], range,
                            theirs.view().flat(range.begin, range.count()),
                            store.grads().flat(range.begin, range.count())),

@@ -12,7 +12,7 @@ namespace aisc {
 // The slices of a unit that lie in `range` of the flat buffer, a shard of it, whose values and
 // gradients these are (range.count()). Padding is in none of them.
 inline std::vector<OptimizerSlice> slices_in(const Unit& unit, const FlatUnit& place,
-                                             const FlatRange& range, View values, View grads) {
+                                             const Range& range, View values, View grads) {
   std::vector<OptimizerSlice> slices;
   for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
     const Parameter& p = *unit.parameters[i];

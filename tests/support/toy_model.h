@@ -123,7 +123,7 @@ struct Toy {
   std::vector<double> without_padding(const std::vector<double>& flat) const {
     std::vector<double> numbers;
     for (const FlatUnit& unit : store->layout().units())
-      for (const FlatRange& p : unit.parameters)
+      for (const Range& p : unit.parameters)
         numbers.insert(numbers.end(), flat.begin() + p.begin, flat.begin() + p.end);
     return numbers;
   }
@@ -135,7 +135,7 @@ struct Toy {
 
  private:
   void add_to(std::vector<double>& all, std::size_t layer, double value) const {
-    const FlatRange& range = store->layout().units()[layer].parameters[0];
+    const Range& range = store->layout().units()[layer].parameters[0];
     for (std::int64_t j = range.begin; j < range.end; ++j)
       all[static_cast<std::size_t>(j)] += value;
   }

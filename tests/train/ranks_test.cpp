@@ -16,30 +16,18 @@
 #include "common/model/emulated_device.h"
 #include "common/train/rank_traces.h"
 #include "common/train/trainer.h"
-#include "tests/nn/gpt_fixture.h"
 #include "tests/support/conformance.h"
 #include "tests/support/devices.h"
 #include "tests/support/error_says.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {
 namespace {
 
-// 21 samples: over 2 and 4 ranks the shares differ by one, over 3 and 7 they do not. The norm of
-// the gradients is above `clip` in every step.
 TrainConfig config_of(DType dtype, std::int64_t micro_batches = 1) {
-  TrainConfig c;
-  c.model = odd_config(dtype, 0.1);
-  c.gradient_dtype = dtype;
-  c.batch = 21;
-  c.micro_batches = micro_batches;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
-  c.clip = 0.05;
-  return c;
+  return odd_training(micro_batches, "none", dtype);
 }
 
 // A GPU of all ranks, which NCCL refuses, or one each.
@@ -191,7 +179,7 @@ TEST(TrainerOnRanks, EvaluateOnTheWindowsOfAll) {
       const TrainConfig config = config_of(DType::F64);
       Trainer trainer(rank, config);
       const BatchSampler data(text, config.model.context, 2);
-      const SampleRange mine = part_of({0, kWindows}, rank.world.rank(), ranks);
+      const Range mine = share_of(kWindows, rank.world.rank(), ranks);
       std::vector<Batch> windows;
       if (mine.count() > 0) windows.push_back(data.batch(rank.device, mine.begin, mine.count()));
       losses[static_cast<std::size_t>(rank.world.rank())] = trainer.evaluate(windows);

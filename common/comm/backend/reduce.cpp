@@ -134,6 +134,8 @@ void all(std::span<const void* const> ins, std::span<void* const> outs, std::int
   using W = Wide<T>;
   constexpr std::int64_t kTile = kTileBytes / sizeof(W);
   alignas(64) W tile[kTile];
+  // The tile holds the first input, then what `collect` adds to it, group by group in the inputs'
+  // order: the same bits as adding them one by one.
   for (std::int64_t begin = 0; begin < count; begin += kTile) {
     const std::int64_t n = std::min(kTile, count - begin);
     const T* first = static_cast<const T*>(ins[0]) + begin;

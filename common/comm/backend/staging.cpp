@@ -93,14 +93,14 @@ void Staging::read(ConstBuffer& buffer) {
   copies_.push_back(std::move(copy));
 }
 
-void Staging::read_and_write(Buffer& buffer, Directions directions) {
+void Staging::read_and_write(Buffer& buffer, Access access) {
   const View view = buffer.view();
   Tensor copy = beside(view);
-  const std::int64_t ways = (directions.read ? 1 : 0) + (directions.write ? 1 : 0);
+  const std::int64_t ways = (access.read ? 1 : 0) + (access.write ? 1 : 0);
   bytes_ += ways * static_cast<std::int64_t>(view.bytes());
-  if (directions.read) arriving_.push_back(copy.device().copy_async(copy, view, Queue::ToHost));
+  if (access.read) arriving_.push_back(copy.device().copy_async(copy, view, Queue::ToHost));
   Buffer whole = std::exchange(buffer, Buffer(copy.view()));
-  if (directions.write) {
+  if (access.write) {
     results_.push_back({std::move(whole), std::move(copy)});
     return;
   }

@@ -24,10 +24,10 @@ class Staging {
   // is copied in.
   void read(ConstBuffer& buffer);
   void write(Buffer& buffer) { read_and_write(buffer, {.read = false, .write = true}); }
-  struct Directions {
+  struct Access {
     bool read, write;
   };
-  void read_and_write(Buffer& buffer, Directions directions);
+  void read_and_write(Buffer& buffer, Access access);
 
   std::int64_t bytes() const { return bytes_; }  // there and back
 

@@ -61,6 +61,8 @@ Board::Board(MPI_Comm world, int rank) {
   MPI_Aint size = 0;
   int unit = 0;
   require(MPI_Win_shared_query(window_, 0, &size, &unit, &memory), "MPI_Win_shared_query");
+  // A head, then a slot a rank, each on cache lines of its own. Every process maps them at another
+  // address: no pointer is kept in them.
   std::size_t space = bytes;
   std::align(kAlignment, sizeof(Head), memory, space);
   head_ = static_cast<Head*>(memory);
@@ -104,6 +106,8 @@ bool Board::has_own_core() const { return sharers() <= CPU_COUNT(&mine_->cores);
 std::optional<cpu_set_t> Board::own_cores() const {
   if (!has_own_core()) return {};
   int first = 0;  // among the cores that all may use
+  // Ranks before this one among those that share its cores take theirs first. All must see the same
+  // cores, or each would count from another beginning.
   for (int i = 0; i < count_; ++i) {
     const Slot& slot = slots_[i];
     if (!share_a_core(slot.cores, mine_->cores)) continue;

@@ -70,6 +70,8 @@ void Engine::pump(MessageQueue& queue) {
       if (!front.header_posted) post_header(queue, front);
       if (!queue.is_send && !front.header_over) return;
     }
+    // MPI matches messages of one tag in the order in which they were posted; so do the parts here,
+    // and the next message waits for the last part of this one.
     for (; front.parts_posted < front.parts; ++front.parts_posted) {
       if (queue.in_flight == kPartsInFlight) return;
       post_part(queue, front);
@@ -180,6 +182,7 @@ bool Engine::drive_all() {
     ended.push_back(
         {std::move(flights_[static_cast<std::size_t>(indices_[at])]), statuses_[at], error});
   }
+  // From the back: the last flight, which fills a gap, then never is one that goes.
   std::sort(indices_.begin(), indices_.begin() + count, std::greater<>());
   for (int i = 0; i < count; ++i) {
     const auto at = static_cast<std::size_t>(indices_[static_cast<std::size_t>(i)]);
@@ -215,6 +218,8 @@ void Engine::over(const Flight& flight, const MPI_Status& status, int error) {
   else if (!flight.is_send)
     compare(flight);
   if (watchdog_.has_failed()) return;
+  // First what has come, then the end of the step, which may post the next: only then is there
+  // anything for the queue to send.
   Operation& owner = *flight.owner;
   if (flight.kind == Flight::Kind::Part && !flight.is_send)
     owner.received(flight.index, flight.begin, flight.bytes);

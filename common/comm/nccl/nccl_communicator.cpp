@@ -63,7 +63,7 @@ class NcclCommunicator final : public Communicator {
         if (!copy_alone(c)) fail(where(c.call.op) + "what is sent is not what is received");
         return Work();
       }
-      auto part = part_of(c);
+      auto part = own_part(c);
       std::vector<std::function<void()>> steps = steps_of(c, *link_, rank(), size());
       return run(c, std::move(part), std::move(steps));
     });
@@ -74,7 +74,7 @@ class NcclCommunicator final : public Communicator {
     if (collective.call.op == CommOp::Barrier || is_on_host(collective))
       return plan_on(*control_, std::move(collective), std::move(plan));
     return staged(std::move(collective), [&](Collective c) {
-      auto part = part_of(c);
+      auto part = own_part(c);
       if (plan.scratch_count > 0)
         part->scratch = Tensor({plan.scratch_count}, c.call.dtype, device_, Purpose::Communication);
       part->ready.record(device_.stream());
@@ -161,7 +161,7 @@ class NcclCommunicator final : public Communicator {
     return std::move(staging).around(start(std::move(c)));
   }
 
-  std::shared_ptr<Part> part_of(const Collective& c) {
+  std::shared_ptr<Part> own_part(const Collective& c) {
     const cudaStream_t compute = device_.stream();  // events belong to the GPU that is current
     auto part = std::make_shared<Part>();
     part->where = where_;

@@ -96,6 +96,8 @@ std::optional<Time> Messages::end_time() const {
 
 bool Messages::post(double now, RankLinks& links) {
   const std::size_t count = next_.size();
+  // One more than there are, for this call: a message that is over at once does not end a step
+  // whose others are not posted yet.
   open_.store(static_cast<int>(count) + 1);
   {
     const std::lock_guard lock(mutex_);
@@ -211,6 +213,7 @@ void Messages::withdraw() {
       shared_->mailboxes[static_cast<std::size_t>(message.is_send ? message.peer : rank_)].withdraw(
           *this);
   }
+  // Nobody finds its messages any more. Who had found one may still be copying.
   while (copying_.load() > 0) std::this_thread::yield();
 }
 

@@ -108,6 +108,8 @@ bool World::run_job(int rank) {
 
 bool World::run_job(int rank, Lock& lock) {
   if (jobs_.empty()) return false;
+  // Whoever comes takes the oldest. A shared job stays in front while it has pieces, so that
+  // several ranks copy parts of one message; whoever took its last piece removes it.
   const std::shared_ptr<Job> job = jobs_.front();
   const auto remove = [&] {
     const auto found = std::find(jobs_.begin(), jobs_.end(), job);
@@ -165,6 +167,8 @@ void World::throw_failure() const {
 void World::finish(int rank) {
   Lock lock(mutex_);
   state(rank).finished = true;
+  // A rank that leaves may be the last awake: then it decides for those that sleep whose turn it
+  // is, or says that there is none.
   for (;;) {
     while (run_job(rank, lock)) continue;
     if (parked_ == 0 || !is_last_awake() || has_failed()) break;

@@ -33,6 +33,7 @@ struct CacheSizes {
 template <class A, class T>
 void attend(T* out, const A* query, const T* keys, const T* values, std::int64_t count,
             std::int64_t D, A* scores, A* sums) {
+  // All scores first: their maximum has to be known before the first exponential.
   for (std::int64_t j = 0; j < count; ++j) {
     const T* key = keys + j * D;
     A score = 0;
@@ -45,6 +46,7 @@ void attend(T* out, const A* query, const T* keys, const T* values, std::int64_t
   for (std::int64_t j = 0; j < count; ++j) scores[j] = vector_exp(scores[j] - maximum);
   const A inverse = A(1) / sum_of<A>(count, [scores](std::int64_t j) { return scores[j]; });
 
+  // The division by the sum of the weights comes at the end, once for each of D columns.
   std::fill(sums, sums + D, A(0));
   for (std::int64_t j = 0; j < count; ++j) {
     const T* value = values + j * D;

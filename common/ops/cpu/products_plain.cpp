@@ -67,6 +67,8 @@ void product(View out, ConstView a, ConstView b, const ops::MatmulOptions& optio
     const std::int64_t rows = std::min(kRows, M - i0), columns = std::min(kColumns, N - j0);
     const std::int64_t stride = tile_padded<S>(columns);
     std::fill(sums, sums + rows * stride, S(0));
+    // Before each turn `sums` are those of the first k0 terms. Both packed blocks stay in cache
+    // while every row of the one meets every column of the other.
     for (std::int64_t k0 = 0; k0 < K; k0 += kDepth) {
       const std::int64_t depth = std::min(kDepth, K - k0);
       pack(packed_left, depth, left, left.data + matrix * left.size, i0, k0, rows, depth);

@@ -26,6 +26,7 @@ void layer_norm_row_backward(T* dx, S* dweight, S* dbias, const T* dy, const T* 
     dweight[c] += d * xhat;
     dbias[c] += d;
   }
+  // Both means are of the whole row, so that dx takes a second pass over it: it is still in cache.
   const S mean_g = sum_g / static_cast<S>(C), mean_gx = sum_gx / static_cast<S>(C);
 #pragma omp simd
   for (std::int64_t c = 0; c < C; ++c) {
@@ -72,6 +73,8 @@ void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstV
     const T *in = x.data<T>(), *gain = weight.data<T>(), *dout = dy.data<T>();
     const S *means = mean.data<S>(), *rstds = rstd.data<S>();
     T* din = dx.data<T>();
+    // Rows are divided among threads, and each adds to columns of its own; these are summed at the
+    // end, so that no two threads write one number.
     const ColumnSums<S> sums(N, 2 * C, dx.device());
     sums.add_rows([=](S* partial, std::int64_t n) {
       layer_norm_row_backward<T, S>(din + n * C, partial, partial + C, dout + n * C, in + n * C,
@@ -123,6 +126,7 @@ void softmax(View y, ConstView x) {
       const T* row = in + n * C;
       T* to = out + n * C;
       const S maximum = maximum_of<S>(row, C);
+      // Less the maximum every exponent is at most 0: nothing overflows, and the sum is at least 1.
       const S sum =
           sum_of<S>(C, [=](std::int64_t c) { return vector_exp(widen(row[c]) - maximum); });
       const S inverse = S(1) / sum;

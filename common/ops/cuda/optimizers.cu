@@ -98,6 +98,8 @@ __global__ void __launch_bounds__(kThreads)
     second = number.beta2 * second + number.rest2 * grad * grad;
     weight = number.keep * weight - number.rate * first / (root_of(second) + number.epsilon);
   };
+  // All loads are asked for before the first is needed, n elements each; the slice's last thread
+  // may have fewer than n, which it takes one by one.
   if (begin + n <= slice.count) {
     S weights[n], means[n], squares[n];
     Accumulator<G> gradients[n];
@@ -173,6 +175,7 @@ double sum_of_squares(ConstView x) {
   });
   launch_kernel("sum_of_squares", stream_of(x), 1, kSumThreads, 0, sum_kernel, total, total + 1,
                 blocks);
+  // Here the host waits: who clips must know the norm before the update is asked for.
   CpuDevice host;
   const Tensor result({1}, DType::F64, host);
   x.device().copy(result, sums.view().flat(0, 1));

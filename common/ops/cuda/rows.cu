@@ -22,6 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const std::int64_t c = (std::int64_t{blockIdx.x} * 32 + lane) * n;
   if (c >= C) return;
+  // The columns stay with the thread, and rows go by: the bias is read once a thread.
   Accumulator<T> shift[n];
   load<n>(shift, bias + c);
   const std::int64_t step = std::int64_t{gridDim.y} * (kThreads / 32);
@@ -79,6 +80,8 @@ __global__ void __launch_bounds__(RowThreads<threads>::kBlock)
   const int index = RowThreads<threads>::index();
   if (row >= N) return;
   const T *probabilities = y + row * C, *gradients = dy + row * C;
+  // The first pass leaves in each thread the sum of its elements; reduce() makes it the row's, the
+  // same in all threads, which the second pass needs for every element.
   S sum = 0;
 #pragma unroll 2
   for (std::int64_t c = std::int64_t{index} * n; c < C; c += threads * n) {

@@ -1,6 +1,6 @@
 // What kernels need and CUDA C++ has no short word for: each function is one instruction, or two.
 // The tensor cores' fragments are those of the PTX ISA, "Matrix fragments for mma.m16n8k16". A file
-// of the same name in tests/emulated_gpu/ does the same on the CPU.
+// of the same name in emulated_gpu/ does the same on the CPU.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-#include "app/terminal_text.h"
+#include "common/core/flags/terminal_text.h"
 
 #include <utility>
 

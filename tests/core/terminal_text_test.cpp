@@ -1,5 +1,5 @@
 // What reaches a terminal: whole characters, and nothing that commands it.
-#include "app/terminal_text.h"
+#include "common/core/flags/terminal_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,169 @@
+#include "app/flag_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/flag_table.h"
+#include "common/core/error.h"
+
+namespace aisc {
+namespace {
+
+constexpr double kLeastMegabytes = 1e-4, kMostMegabytes = 1e6;
+constexpr double kRelativeStep = 1e-2;  // Adafactor's rho, section 8 of the paper
+
+// Fails with "--pp 2 and --zero: why" where something else is found beside what a Beside is made
+// for.
+struct Beside {
+  std::string what;
+  void refuse(bool found, const std::string& flag, const char* why) const {
+    if (found) fail(fmt::format("{} and {}: {}", what, flag, why));
+  }
+};
+
+void set_clip_aside(Options& o) {
+  o.clip_set_aside = o.train.clip;
+  o.train.clip = 0;
+}
+
+void require_in(const char* flag, double megabytes, double least) {
+  if (!(megabytes >= least && megabytes <= kMostMegabytes))
+    fail(fmt::format("{} is {}, expected from {} to {}", flag, megabytes, least, kMostMegabytes));
+}
+
+void require_onebit_adam(Options& o, const IsHere& here) {
+  const Beside adam{"--optimizer onebit-adam"};
+  adam.refuse(o.data_parallel.average_every > 0, "--average-every",
+              "one sends every step, one does not");
+  adam.refuse(here("clip") && o.train.clip > 0, fmt::format("--clip {}", o.train.clip),
+              "gradients that are never summed cannot be clipped; --clip 0");
+  if (o.train.model.dtype != DType::F32 && o.train.model.dtype != DType::BF16)
+    fail("--optimizer onebit-adam: --precision f32 or bf16 expected");
+  adam.refuse(o.device != "cpu", "--device", "it computes on the host");
+  Beside{"--meta"}.refuse(o.meta && o.data_parallel.onebit_warmup == 0, adam.what,
+                          "without numbers nothing settles; --onebit-warmup says after how many "
+                          "steps");
+  set_clip_aside(o);
+}
+
+// Ranks that step on their own, and average their weights.
+void require_local_steps(Options& o, const IsHere& here) {
+  for (const char* flag : {"bucket-mb", "overlap"})
+    if (here(flag))
+      fail(fmt::format("--{} and --average-every: local steps send no gradients", flag));
+  // The ranks have the same weights after an average only: a run ends with one.
+  const std::int64_t every = o.data_parallel.average_every, rest = o.train.steps % every;
+  if (rest != 0 && o.given.contains("steps"))
+    fail(
+        fmt::format("--steps {} and --average-every {}: expected a multiple, since a run ends with "
+                    "an average",
+                    o.train.steps, every));
+  if (rest != 0) o.train.steps += every - rest;
+}
+
+void require_sharding(const Options& o, const IsHere& here) {
+  const Options::Sharding& s = o.sharding;
+  const Beside zero{fmt::format("--zero {}", s.zero)};
+  zero.refuse(o.data_parallel.average_every > 0, "--average-every",
+              "ranks that step on their own each need all of the model");
+  zero.refuse(o.onebit_adam(), "--optimizer onebit-adam", "signs are of whole momenta");
+  for (const char* flag : {"bucket-mb", "overlap"})
+    Beside{fmt::format("--{}", flag)}.refuse(here(flag), zero.what, "shards are sent unit by unit");
+  Beside{"--shard-by owners"}.refuse(s.by == "owners" && o.adafactor(), "--optimizer adafactor",
+                                     "its sums are of slices, or of all");
+}
+
+void require_adafactor(Options& o) {
+  const Beside adafactor{"--optimizer adafactor"};
+  adafactor.refuse(o.device != "cpu", "--device", "it computes on the host");
+  adafactor.refuse(o.data_parallel.average_every > 0, "--average-every",
+                   "its sums are not of one rank");
+  // Steps are relative to a parameter's size: rho times its root mean square.
+  if (!o.given.contains("learning-rate")) o.train.learning_rate = kRelativeStep;
+  if (!o.given.contains("min-learning-rate")) o.train.min_learning_rate = o.train.learning_rate;
+}
+
+void require_pipeline(Options& o, const IsHere& here) {
+  Options::Pipeline& p = o.pipeline;
+  const Beside pp{fmt::format("--pp {}", o.train.pp)};
+  pp.refuse(o.data_parallel.layered, "--accumulate layered",
+            "the schedule says when micro-batches pass the layers");
+  pp.refuse(o.data_parallel.average_every > 0, "--average-every",
+            "each step sums the gradients of the ranks that have the same stage");
+  pp.refuse(o.onebit_adam(), "--optimizer onebit-adam",
+            "its errors are of ranks with a whole model");
+  require_in("--keep-mb", p.keep_mb, 0);
+  if (p.again == "none" && here("keep-mb") && p.keep_mb > 0)
+    fail("--keep-mb: only beside --recompute-stages");
+  if (!here("chunks"))  // a run that goes on may have another schedule
+    p.chunks = p.schedule == "interleaved" ? std::max(2, p.chunks) : 1;
+  pp.refuse(o.sharding.zero > 0 && (p.schedule == "pipedream" || p.schedule == "2bw"), "--zero",
+            "weights of several versions are kept whole where updates do not wait");
+  if (p.schedule == "pipedream" && o.train.clip > 0) {
+    Beside{"--schedule pipedream"}.refuse(
+        here("clip"), fmt::format("--clip {}", o.train.clip),
+        "a stage that updates while others compute cannot clip by the norm of all; --clip 0");
+    set_clip_aside(o);
+  }
+  pp.refuse(o.sharding.by == "owners", "--shard-by owners",
+            "of the table, which is on two stages, other ranks would be the owners");
+  pp.refuse(o.sharding.zero > 1 && p.schedule.starts_with("zb-"), "--zero",
+            "from stage 2 on gradients are freed behind a layer, zero-bubble schedules defer them");
+}
+
+void require_tensor(const Options& o) {
+  const Beside tp{fmt::format("--tp {}", o.train.tp)};
+  tp.refuse(o.data_parallel.average_every > 0, "--average-every",
+            "each step sums the gradients of the ranks that have the same part");
+  tp.refuse(o.onebit_adam(), "--optimizer onebit-adam",
+            "its errors are of ranks with a whole model");
+  if (o.sharding.activations && o.train.recompute.blocks == 0)
+    fail(
+        fmt::format("--shard-activations on and --recompute {}: expected block or every:k, whose "
+                    "blocks keep what all ranks of --tp have alike",
+                    o.train.recompute.to_string()));
+}
+
+}  // namespace
+
+void require_alone(const Options& o) {
+  struct Pair {
+    const char *a, *b, *why;
+  };
+  constexpr const char* kNoText =
+      "without numbers no text is read; --vocabulary says how many tokens there are";
+  std::vector<Pair> pairs{{"resume", "init", "a resumed run has its weights in its checkpoint"},
+                          {"resume", "out", "a resumed run goes on in its own folder"},
+                          {"resume", "from", "one trains, the other generates"},
+                          {"resume", "config", "a resumed run has its flags in its checkpoint"},
+                          {"from", "out", "generating leaves no folder"},
+                          {"init", "from", "one trains, the other generates"},
+                          {"meta", "sample", "without numbers there is no text to continue"},
+                          {"meta", "corpus", kNoText},
+                          {"meta", "validation", kNoText},
+                          {"meta", "tokenizer", kNoText}};
+  for (const char* real : {"out", "resume", "init", "from", "device", "launcher", "threads"})
+    pairs.push_back({"machine", real, "the machine is not there, and nothing is left behind"});
+  for (const auto& [a, b, why] : pairs)
+    if (o.given.contains(a) && o.given.contains(b))
+      fail(fmt::format("--{} and --{}: {}", a, b, why));
+  if (!(o.tokens >= 0)) fail(fmt::format("--tokens is {}, expected 0 or more", o.tokens));
+  if (o.prompt.empty() && o.sample.tokens > 0)
+    fail("--sample is empty: found 0 bytes, expected text to continue");
+  if (!(o.peak >= 0)) fail(fmt::format("--peak is {}, expected 0 or more GFLOP/s", o.peak));
+}
+
+void require_parallel(Options& o, const IsHere& here) {
+  require_in("--bucket-mb", o.data_parallel.bucket_mb, kLeastMegabytes);
+  if (o.onebit_adam()) require_onebit_adam(o, here);
+  if (o.data_parallel.average_every > 0) require_local_steps(o, here);
+  if (o.sharding.zero > 0) require_sharding(o, here);
+  if (o.adafactor()) require_adafactor(o);
+  if (o.plan && (o.onebit_adam() || o.data_parallel.average_every > 0))
+    fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");
+  if (o.train.pp > 1) require_pipeline(o, here);
+  if (o.train.tp > 1) require_tensor(o);
+}
+
+}  // namespace aisc

@@ -1,0 +1,391 @@
+#include "app/flag_table.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "app/flag_values.h"
+#include "app/recorded_flags.h"
+#include "common/core/error.h"
+#include "common/core/flags/command_line.h"
+
+namespace aisc {
+namespace {
+
+// Larger numbers are mistakes, or would overflow what is computed from them.
+constexpr std::int64_t kMostRanks = 8192, kMostLayers = 10'000;
+constexpr std::int64_t kMostSize = 1'000'000, kMostCount = 1'000'000'000;
+constexpr std::int64_t kMostElements = 1'000'000'000'000'000;
+constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
+
+constexpr unsigned kLayout = Flag::Layout, kFollows = Flag::Follows, kOfTraining = Flag::OfTraining,
+                   kOfRuns = Flag::OfRuns;
+
+// The rows, of one heading after the other.
+class Rows {
+ public:
+  std::vector<Flag> all;
+
+  // What follows is of these kinds.
+  void group(std::string name, unsigned kinds = 0) {
+    group_ = std::move(name);
+    kinds_ = kinds;
+  }
+
+  Flag& add(Flag flag) {
+    flag.group = group_;
+    flag.kinds = kinds_;
+    return all.emplace_back(std::move(flag));
+  }
+
+  template <class T>
+  Flag& number(const char* name, T& value, std::int64_t least, std::int64_t most,
+               const char* help) {
+    return add({.name = name,
+                .help = help,
+                .type = "INT",
+                .standard = std::to_string(value),
+                .read =
+                    [=, &value](const std::string& text) {
+                      value = static_cast<T>(
+                          whole_number(fmt::format("--{}", name), text, least, most));
+                    },
+                .write = [&value] { return value; }});
+  }
+
+  Flag& real(const char* name, double& value, const char* help) {
+    return add({.name = name,
+                .help = help,
+                .type = "FLOAT",
+                .standard = fmt::format("{}", value),
+                .read =
+                    [=, &value](const std::string& text) {
+                      value = real_number(fmt::format("--{}", name), text);
+                    },
+                .write = [&value] { return value; }});
+  }
+
+  Flag& text(const char* name, std::string& value, const char* help,
+             std::vector<std::string> choices = {}) {
+    return add({.name = name,
+                .help = help,
+                .type = "TEXT",
+                .standard = value,
+                .choices = std::move(choices),
+                .read = [&value](const std::string& found) { value = found; },
+                .write = [&value] { return value; }});
+  }
+
+  Flag& path(const char* name, std::string& value, const char* help) {
+    Flag& flag = text(name, value, help);
+    flag.is_path = true;
+    flag.write = [&value] { return json_of_path(value); };
+    return flag;
+  }
+
+  Flag& dtype(const char* name, DType& value, const char* help) {
+    return add({.name = name,
+                .help = help,
+                .type = "TYPE",
+                .standard = lower_name(value),
+                .choices = {"f64", "f32", "bf16"},
+                .read = [&value](const std::string& found) { value = parse_dtype(found); },
+                .write = [&value] { return lower_name(value); }});
+  }
+
+  // One of two words.
+  Flag& either(const char* name, bool& value, const char* no, const char* yes, const char* help) {
+    return add({.name = name,
+                .help = help,
+                .type = "TEXT",
+                .standard = value ? yes : no,
+                .choices = {no, yes},
+                .read = [=, &value](const std::string& found) { value = found == yes; },
+                .write = [=, &value] { return value ? yes : no; }});
+  }
+
+  Flag& on(const char* name, bool& value, const char* help) {
+    return add({.name = name, .help = help, .is_on = &value});
+  }
+
+  // A degree that is 1 until its module is there.
+  void later(const char* name, const char* what, const char* module) {
+    add({.name = name,
+         .help = fmt::format("{}: 1 until there is module {}", what, module),
+         .type = "INT",
+         .standard = "1",
+         .read = [=](const std::string& text) {
+           if (whole_number(fmt::format("--{}", name), text, 1, kMostSize) != 1)
+             fail(fmt::format("--{} {}: {} are of module {}, which is not here yet: expected 1",
+                              name, text, what, module));
+         }});
+  }
+
+ private:
+  std::string group_;
+  unsigned kinds_ = 0;
+};
+
+void not_kept(Flag& flag) { flag.write = {}; }
+
+void add_model(Rows& rows, GptConfig& m) {
+  rows.group("Model", kOfTraining);
+  rows.number("layers", m.layers, 1, kMostLayers, "transformer blocks");
+  rows.number("heads", m.heads, 1, kMostSize, "attention heads; divides the width")
+      .isnt(kOfTraining);
+  rows.number("width", m.width, 1, kMostSize, "columns of the residual stream");
+  rows.number("context", m.context, 1, kMostSize, "tokens that the model sees at once");
+  rows.number("vocabulary", m.vocabulary, 0, kMostSize, "tokens; 0: the tokenizer's");
+  rows.real("dropout", m.dropout, "probability of dropping an activation");
+}
+
+void add_training(Rows& rows, Options& o) {
+  TrainConfig& t = o.train;
+  rows.group("Training", kOfTraining);
+  rows.number("steps", t.steps, 1, kMostCount, "optimizer steps").is(kFollows);
+  rows.number("batch", t.batch, 1, kMostSize, "samples per step");
+  rows.number("micro-batches", t.micro_batches, 1, kMostSize, "parts that a step is computed in");
+  rows.real("learning-rate", t.learning_rate, "at the end of the warm-up").is(kFollows);
+  rows.real("min-learning-rate", t.min_learning_rate, "at the last step (half a cosine)")
+      .is(kFollows)
+      .or_else("a twentieth of it");
+  rows.number("warmup", t.warmup_steps, 0, kMostCount, "steps of linear warm-up")
+      .is(kFollows)
+      .or_else("200, at most a tenth of the steps");
+  rows.real("weight-decay", t.weight_decay, "of matrices and tables");
+  rows.real("beta1", t.beta1, "AdamW's decay of the mean gradient");
+  rows.real("beta2", t.beta2, "AdamW's decay of the mean squared gradient");
+  rows.real("clip", t.clip, "largest global norm of the gradients; 0: none").write = [&o] {
+    return o.clip_set_aside.value_or(o.train.clip);
+  };
+  rows.number("seed", t.seed, 0, kMostSeed, "of parameters, batches, dropout and sample")
+      .isnt(kOfTraining);
+  rows.dtype("precision", t.model.dtype, "weights, activations (and gradients)").isnt(kOfTraining);
+  rows.dtype("gradients", t.gradient_dtype,
+             "type gradients are accumulated in: the precision's, or f32 beside bf16")
+      .is(kFollows)
+      .or_else("precision's");
+  rows.add({.name = "recompute",
+            .help = "what is computed again in the backward pass instead of kept: none, block, "
+                    "core (of attention), every:k (k blocks at a time)",
+            .type = "TEXT",
+            .standard = "none",
+            .read = [&t](const std::string& text) { t.recompute = Recompute::parse(text); },
+            .write = [&t] { return t.recompute.to_string(); }});
+}
+
+void add_ranks(Rows& rows, Options& o) {
+  rows.group("Ranks");
+  rows.number("ranks", o.ranks, 1, kMostRanks,
+              "ranks that each hold the model and share the batch; under mpirun or srun: theirs")
+      .is(kLayout);
+  not_kept(rows.text("launcher", o.launcher,
+                     "ranks are threads, or processes that mpirun starts on this machine; "
+                     "docs/cluster.md tells about several",
+                     {"threads", "mpirun"})
+               .or_else("threads"));
+  rows.add({.name = "device",
+            .help = "where ranks compute: cpu, cuda (the GPUs of this machine, in turns), or one: "
+                    "cuda:1",
+            .type = "cpu|cuda|cuda:N",
+            .standard = o.device,
+            .read = [&o](const std::string& text) { parse_device(text), o.device = text; },
+            .write = [&o] { return o.device; }});
+  rows.number("threads", o.threads, 0, kMostSize,
+              "of all ranks, each at least one; 0: the cores that they may use");
+}
+
+void add_data_parallel(Rows& rows, Options& o) {
+  Options::DataParallel& d = o.data_parallel;
+  rows.group("Data parallelism", kOfTraining);
+  rows.real("bucket-mb", d.bucket_mb,
+            "MiB of gradients that are summed over the ranks at a time; the first bucket has 1");
+  rows.either("overlap", d.overlap, "off", "on",
+              "send buckets while backward runs, or all of them after it");
+  rows.either("accumulate", d.layered, "plain", "layered",
+              "micro-batches one after another, or all through a layer before the next: more time "
+              "to send, more memory");
+  rows.number("onebit-warmup", d.onebit_warmup, 0, kMostCount,
+              "steps of plain AdamW before signs are sent; 0: until the variance has settled")
+      .only_beside("--optimizer onebit-adam",
+                   [&o] { return o.onebit_adam() || o.data_parallel.onebit_warmup == 0; });
+  rows.number("average-every", d.average_every, 0, kMostCount,
+              "each rank steps by its own gradients, and weights are averaged every so many steps; "
+              "0: gradients are summed in every step");
+  rows.number("prefetch-data", d.prefetch_data, 0, kMostCount,
+              "micro-batches that a thread of its own makes ahead; 0: each when it is needed");
+}
+
+void add_sharding(Rows& rows, Options& o) {
+  Options::Sharding& s = o.sharding;
+  const auto stage3 = [&s](Flag& flag) {
+    flag.only_beside("--zero 3", [&s] { return s.zero == 3; }).is(kLayout);
+  };
+  rows.group("Sharding", kOfTraining);
+  rows.number("zero", s.zero, 0, 3,
+              "ZeRO's stage: ranks divide nothing (0), the optimizer's state (1), gradients, too "
+              "(2), weights, too (3)")
+      .is(kLayout);
+  stage3(rows.text("shard-by", s.by,
+                   "stage 3: each rank has a slice of every unit of weights, or owns whole units",
+                   {"slices", "owners"}));
+  stage3(
+      rows.number("prefetch", s.prefetch, 0, kMostLayers,
+                  "stage 3: layers ahead whose weights are on their way while a layer computes"));
+  stage3(rows.number("live", s.live, 0, kMostElements,
+                     "stage 3: most weights that are whole at a time; 0: no limit"));
+  stage3(rows.number("reuse", s.reuse, 0, kMostElements,
+                     "stage 3: weights that are used again within so many others stay whole"));
+  stage3(rows.number("persist", s.persist, 0, kMostElements,
+                     "stage 3: units of at most so many weights are always whole"));
+  rows.either(
+          "shard-activations", s.activations, "off", "on",
+          "what recomputed blocks keep for backward is cut over the ranks of --tp (ZeRO-R's P_a)")
+      .is(kLayout)
+      .only_beside("--tp", [&o] { return o.train.tp > 1; });
+  rows.text("optimizer", o.optimizer,
+            "Adafactor keeps row and column sums in place of Adam's second moment, and no first; "
+            "1-bit Adam sends signs of momentum once its variance has settled, and does not clip",
+            {"adamw", "adafactor", "onebit-adam"});
+  rows.on("plan", o.plan,
+          "say what a step will hold and send on rank 0, and at the end what it did; with "
+          "--machine, what would leave its nodes in each --order");
+}
+
+void add_pipeline(Rows& rows, Options& o) {
+  Options::Pipeline& p = o.pipeline;
+  const auto of_stages = [&o](Flag& flag) {
+    flag.only_beside("--pp", [&o] { return o.train.pp > 1; });
+  };
+  rows.group("Pipeline", kLayout | kOfTraining);
+  rows.number("pp", o.train.pp, 1, kMostLayers,
+              "stages that the model is cut into, each on ranks of its own; of --ranks the rest is "
+              "data parallelism")
+      .isnt(kOfTraining);
+  of_stages(rows.text(
+      "schedule", p.schedule, "in which order a rank takes its micro-batches forward and backward",
+      {"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "pipedream", "2bw"}));
+  of_stages(rows.number("chunks", p.chunks, 1, kMostLayers, "interleaved: stages of each rank"));
+  of_stages(rows.text("recompute-stages", p.again,
+                      "stages run forward again where they have not kept what backward needs: "
+                      "when the gradient has arrived, or early, while they would wait for it",
+                      {"none", "arrival", "early"}));
+  of_stages(rows.real("keep-mb", p.keep_mb,
+                      "with --recompute-stages: MiB a rank that micro-batches may keep "
+                      "nevertheless"));
+}
+
+void add_tensor(Rows& rows, Options& o) {
+  rows.group("Tensor parallelism");
+  rows.number("tp", o.train.tp, 1, kMostSize,
+              "ranks that share each layer, by heads, hidden columns and tokens of the vocabulary; "
+              "of --ranks the rest is data parallelism")
+      .is(kLayout);
+  rows.text("order", o.order,
+            "how ranks lie on nodes: the directions tp, dp and pp, from that whose ranks are "
+            "neighbours")
+      .is(kLayout);
+  rows.later("cp", "ranks that share a sequence", "07");
+  rows.later("ep", "ranks that share experts", "08");
+  rows.group("Communication");
+  rows.text("algorithm", o.algorithm,
+            "by which of module 09's algorithms collectives run: ring, recursive_doubling, "
+            "rabenseifner, double_tree/segments=16, two_level/ranks_per_node=2 ...; those that "
+            "have none of the name, and of backend all, as the ranks do them best; auto, with "
+            "--machine: each as costs least on its links");
+}
+
+void add_data(Rows& rows, Options& o) {
+  rows.group("Data", kOfTraining);
+  rows.path("corpus", o.data.corpus,
+            "a text file, a folder of texts, a folder that `aisc tokenize` wrote, or a token file "
+            "(.bin); default: this course's handouts and documents (*.md)");
+  rows.path("validation", o.data.validation,
+            "token file to validate on, beside a --corpus that is one; default: its last tenth");
+  rows.path("tokenizer", o.data.tokenizer,
+            "bytes, or a folder with tokenizer.json or vocab.json and merges.txt; default: the "
+            "corpus's or the model's own, else bytes")
+      .isnt(kOfTraining);
+  rows.number("eval-interval", o.eval_interval, 0, kMostCount,
+              "steps between evaluations; 0: at the end only")
+      .is(kOfRuns);
+  rows.number("eval-windows", o.eval_windows, 1, kMostCount,
+              "windows of validation text per evaluation")
+      .is(kOfRuns);
+}
+
+void add_output(Rows& rows, Options& o) {
+  rows.group("Output");
+  not_kept(rows.path("init", o.init, "begin from this GPT-2: a model.safetensors of any size"));
+  not_kept(
+      rows.path("resume", o.resume, "go on with this run: its folder, or one checkpoint of it"));
+  rows.on("allow-corpus-change", o.allow_corpus_change,
+          "resume although the corpus is not what it was")
+      .only_beside("--resume", [&o] { return !o.resume.empty(); });
+  not_kept(rows.path("out", o.out, "folder of the run (default: runs/<time>)"));
+  rows.group("Output", kOfTraining | kOfRuns);
+  rows.number("checkpoint-interval", o.checkpoint_interval, 0, kMostCount,
+              "steps between checkpoints; 0: at the end only");
+  rows.number("keep", o.keep, 1, kMostCount, "checkpoints that stay, the newest");
+  rows.number("trace", o.trace_steps, 0, kMostCount,
+              "how many steps, from the second on, go into trace.json");
+  rows.real("peak", o.peak,
+            "GFLOP/s of all ranks that the speed is a share of, say a vendor's; 0: measured");
+}
+
+void add_text(Rows& rows, Options& o) {
+  rows.group("Text", kOfRuns);
+  rows.text("sample", o.prompt, "text that the model continues");
+  not_kept(rows.path("from", o.from,
+                     "do not train: continue --sample with this model (a run, a checkpoint, a "
+                     "model.safetensors); on pp x tp ranks each reads its part")
+               .isnt(kOfRuns));
+  rows.number("sample-tokens", o.sample.tokens, 0, kMostCount, "how many to generate; 0: none");
+  rows.real("temperature", o.sample.temperature, "0: always the likeliest token");
+  rows.number("top-k", o.sample.top_k, 0, kMostCount,
+              "draw from this many likeliest tokens; 0: from all");
+  rows.real("top-p", o.sample.top_p,
+            "draw from the likeliest tokens that have this probability together");
+}
+
+void add_virtual_time(Rows& rows, Options& o) {
+  const auto on_machines = [&o](Flag& flag) {
+    not_kept(flag.only_beside("--machine", [&o] { return !o.machine.empty(); }));
+  };
+  rows.group("Virtual time (docs/virtual_time.md)");
+  not_kept(rows.path("machine", o.machine,
+                     "train on machines that are not there: one of `./aisc machines`, or a file "
+                     "that `./aisc doctor --profile` wrote; 2 steps, and no run folder"));
+  on_machines(
+      rows.on("meta", o.meta, "without numbers, at any size: bytes, messages and seconds alone"));
+  on_machines(rows.real("tokens", o.tokens, "also say how many days so many tokens take"));
+}
+
+}  // namespace
+
+std::vector<Flag> flag_table(Options& options) {
+  Rows rows;
+  add_model(rows, options.train.model);
+  add_training(rows, options);
+  add_ranks(rows, options);
+  add_data_parallel(rows, options);
+  add_sharding(rows, options);
+  add_pipeline(rows, options);
+  add_tensor(rows, options);
+  add_data(rows, options);
+  add_output(rows, options);
+  add_text(rows, options);
+  add_virtual_time(rows, options);
+  return std::move(rows.all);
+}
+
+std::vector<std::string> flags_of(Flag::Kind kind) {
+  Options nobodys;
+  std::vector<std::string> names;
+  for (const Flag& flag : flag_table(nobodys))
+    if (flag.kinds & kind) names.push_back(flag.name);
+  return names;
+}
+
+}  // namespace aisc
