@@ -15,6 +15,7 @@
 #include "01_mutex_mae/rounds.h"
 #include "01_mutex_mae/variants.h"
 #include "bench/run_benchmarks.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -155,14 +156,13 @@ void add_learning(Bench& bench) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  aisc::Bench bench;
-  aisc::add_sums(bench);
-  aisc::add_sums_on_gpu(bench);
-  aisc::add_random(bench);
-  aisc::add_learning(bench);
-  return aisc::run_benchmarks(argc, argv);
-} catch (const std::exception& e) {
-  std::cerr << "bench_01_mutex_mae: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::run_program("bench_01_mutex_mae", [&] {
+    aisc::Bench bench;
+    aisc::add_sums(bench);
+    aisc::add_sums_on_gpu(bench);
+    aisc::add_random(bench);
+    aisc::add_learning(bench);
+    return aisc::run_benchmarks(argc, argv);
+  });
 }

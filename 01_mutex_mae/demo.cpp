@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "01_mutex_mae/descent.h"
@@ -16,8 +15,7 @@
 #include "01_mutex_mae/rounds.h"
 #include "01_mutex_mae/variants.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -30,7 +28,6 @@ struct Flags {
   double cached_mib = 1, streamed_mib = 256;
   int rounds = 15;
   std::int64_t epochs = 16;
-  std::string json;
 };
 
 struct Bench {
@@ -349,7 +346,7 @@ Json learning(const Bench& bench) {
   return {{"N", problem.N}, {"M", problem.M}, {"shuffle_seconds", seconds}, {"rows", rows}};
 }
 
-void run(const Flags& flags) {
+Json run(const Flags& flags) {
   Json json{{"machine", machine()}};
   const BoundThreads threads(thread_counts(available_cores()));
   const Bench bench{flags, threads, thread_counts(threads.cores())};
@@ -360,34 +357,33 @@ void run(const Flags& flags) {
   json["gpu"] = sums_on_gpu(bench);
   json["random"] = random_numbers(bench);
   json["learning"] = learning(bench);
-  if (!flags.json.empty()) write_file(flags.json, json.dump(2) + "\n");
+  return json;
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Flags flags;
-  aisc::CommandLine line("Sums a loss with threads in all ways, and measures them in turns.");
-  line.number("--features", flags.features, 1, 1 << 16,
-              "numbers of a sample: the work between two updates");
-  line.number("--cached", flags.cached_mib, 1e-6, 1e6, "MiB that stay in the cache");
-  line.number("--streamed", flags.streamed_mib, 1e-6, 1e6,
-              "MiB that do not; a GPU gets four times as many");
-  line.number("--rounds", flags.rounds, 1, 1000,
-              "each is measured once a round; medians are shown");
-  line.number("--epochs", flags.epochs, 1, 1000, "of learning");
-  line.text("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  line.given("--quick", flags.quick, "seconds in place of a minute: shows that it works");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  if (flags.quick) {
-    flags.cached_mib = 1.0 / 16;
-    flags.streamed_mib = 1;
-    flags.rounds = 3;
-  }
-  aisc::run(flags);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "demo_01_mutex_mae: " << e.what() << "\n";
-  return 1;
+  return aisc::measuring_program(
+      argc, argv, "Sums a loss with threads in all ways, and measures them in turns.",
+      [&](aisc::CommandLine& line) {
+        line.number("--features", flags.features, 1, 1 << 16,
+                    "numbers of a sample: the work between two updates");
+        line.number("--cached", flags.cached_mib, 1e-6, 1e6, "MiB that stay in the cache");
+        line.number("--streamed", flags.streamed_mib, 1e-6, 1e6,
+                    "MiB that do not; a GPU gets four times as many");
+        line.number("--rounds", flags.rounds, 1, 1000,
+                    "each is measured once a round; medians are shown");
+        line.number("--epochs", flags.epochs, 1, 1000, "of learning");
+        line.given("--quick", flags.quick, "seconds in place of a minute: shows that it works");
+      },
+      [&] {
+        if (flags.quick) {
+          flags.cached_mib = 1.0 / 16;
+          flags.streamed_mib = 1;
+          flags.rounds = 3;
+        }
+        return aisc::run(flags);
+      });
 }

@@ -7,6 +7,8 @@
 #include <functional>
 #include <vector>
 
+#include "common/core/range.h"
+
 namespace aisc {
 
 // N samples of M features. The model predicts w . x_i + b for sample i.
@@ -41,10 +43,5 @@ inline float error_of(const Problem& problem, std::int64_t i) {
 inline double mean_error(double sum, std::int64_t N) {
   return N == 0 ? 0 : sum / static_cast<double>(N);
 }
-
-// Samples or elements begin <= i < end.
-struct Range {
-  std::int64_t begin = 0, end = 0;
-};
 
 }  // namespace aisc

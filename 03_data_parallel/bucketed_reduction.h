@@ -21,7 +21,7 @@ class BucketedReduction final : public Reducer {
   // `buckets` of the flat gradients, in the order in which they are launched (bucket_layout).
   // overlap false: all of them after backward, to compare with.
   BucketedReduction(const Rank& rank, const Model& model, ParameterStore& store,
-                    std::vector<FlatRange> buckets, bool overlap = true);
+                    std::vector<Range> buckets, bool overlap = true);
 
   void begin() override;
   void complete(std::size_t layer) override;
@@ -32,7 +32,7 @@ class BucketedReduction final : public Reducer {
 
  private:
   const std::vector<LayerUnits> layers_;
-  const std::vector<FlatRange> buckets_;
+  const std::vector<Range> buckets_;
   const std::vector<std::vector<std::size_t>> units_;  // of each bucket
   const bool overlap_;
   // Of this step.
@@ -55,7 +55,7 @@ inline auto bucketed(const BucketOptions& options) {
   return [options](const Rank& rank, const Model& model,
                    ParameterStore& store) -> std::unique_ptr<Reducer> {
     const auto element = static_cast<std::int64_t>(size_of(store.grads().dtype()));
-    std::vector<FlatRange> buckets = bucket_layout(
+    std::vector<Range> buckets = bucket_layout(
         store.layout().count(), options.first_bytes / element, options.bytes / element);
     if (buckets.size() > kMostBuckets)
       fail(fmt::format("{} buckets of {} bytes: at most {} expected, make them larger",

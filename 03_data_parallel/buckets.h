@@ -17,10 +17,10 @@ namespace aisc {
 // Buckets are cut anywhere, also inside a parameter: the gradients are one buffer. So there are 1 +
 // ceil((count - first) / size) of them, or one where count <= first; none of 0 elements. Throws
 // Error for sizes below 1.
-std::vector<FlatRange> bucket_layout(std::int64_t count, std::int64_t first, std::int64_t size);
+std::vector<Range> bucket_layout(std::int64_t count, std::int64_t first, std::int64_t size);
 
 // For each bucket the units that lie in it, wholly or in part: it is complete when they all are.
 std::vector<std::vector<std::size_t>> units_of_buckets(const FlatLayout& layout,
-                                                       std::span<const FlatRange> buckets);
+                                                       std::span<const Range> buckets);
 
 }  // namespace aisc

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,12 +13,12 @@
 #include "03_data_parallel/loader.h"
 #include "03_data_parallel/local_steps.h"
 #include "03_data_parallel/markov_text.h"
+#include "03_data_parallel/more/parameter_server.h"
 #include "03_data_parallel/onebit_adam.h"
-#include "03_data_parallel/parameter_server.h"
 #include "common/comm/simulate.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/model/emulated_device.h"
+#include "common/train/timeline.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
@@ -41,15 +40,14 @@ class Diary final : public LayerHook {
   void after_backward(std::size_t layer, const Pass& pass) override {
     write("backward", layer, pass);
   }
-  Json spans = Json::array();
+  std::vector<TraceEvent> spans;
 
  private:
   void write(const char* what, std::size_t layer, const Pass& pass) {
-    spans.push_back({{"what", what},
-                     {"layer", layer},
-                     {"micro_batch", pass.micro_batch},
-                     {"begin", begin_},
-                     {"end", clock_.now()}});
+    spans.push_back({.name = fmt::format("{}.{}", layer, pass.micro_batch),
+                     .part = what,
+                     .begin_seconds = begin_,
+                     .end_seconds = clock_.now()});
   }
   const Clock& clock_;
   double begin_ = 0;
@@ -86,11 +84,13 @@ Json timeline(const Machine& machine, const MicroBatchLoop& loop, bool overlap) 
     const double backward = rank.clock.now();
     reduction.finish();
     if (rank.world.rank() > 0) return;
-    Json sums = Json::array();
-    for (const TraceEvent& event : rank.trace.events())
-      if (event.lane > 0) sums.push_back({event.begin_seconds, event.end_seconds});
-    result = {{"layers", diary.spans},
-              {"communication", sums},
+    TimelineRow rows[] = {{"layers", diary.spans}, {"sums", {}}};
+    for (TraceEvent event : rank.trace.events()) {
+      if (event.lane == 0) continue;
+      event.part = "communication";
+      rows[1].events.push_back(std::move(event));
+    }
+    result = {{"rows", timeline_json(rows)},
               {"backward_seconds", backward},
               {"seconds", rank.clock.now()}};
   });
@@ -366,34 +366,25 @@ Json loading() {
   return rows;
 }
 
-struct Flags {
-  std::string json;
-  bool quick = false;
-};
-
-void run(const Flags& flags) {
+Json run(bool quick) {
   Json json;
   json["timeline"] = who_does_what();
-  json["not_waiting"] = not_waiting(flags.quick ? 16 : 400);
-  json["onebit"] =
-      onebit(flags.quick ? std::vector<int>{2, 16} : std::vector<int>{2, 4, 8, 16, 32, 64});
+  json["not_waiting"] = not_waiting(quick ? 16 : 400);
+  json["onebit"] = onebit(quick ? std::vector<int>{2, 16} : std::vector<int>{2, 4, 8, 16, 32, 64});
   json["slides"] = slides();
   json["loading"] = loading();
-  if (!flags.json.empty()) write_file(flags.json, json.dump(1) + "\n");
+  return json;
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  aisc::Flags flags;
-  aisc::CommandLine line("Data parallelism in numbers, in virtual time.");
-  line.text("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  line.given("--quick", flags.quick, "fewer steps and ranks: shows that it works");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::run(flags);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "demo_03_data_parallel: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  bool quick = false;
+  return aisc::measuring_program(
+      argc, argv, "Data parallelism in numbers, in virtual time.",
+      [&](aisc::CommandLine& line) {
+        line.given("--quick", quick, "fewer steps and ranks: shows that it works");
+      },
+      [&] { return aisc::run(quick); });
 }

@@ -12,8 +12,7 @@
 
 #include "03_data_parallel/markov_text.h"
 #include "common/comm/launch.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/core/system/polite_waits.h"
 #include "common/train/trainer.h"
 
@@ -25,7 +24,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kContext = 16;
 
 struct Flags {
-  std::string json;
   std::int64_t least = 8, most = 4096, steps = 4000;
   double loss = 1.68;
 };
@@ -87,23 +85,21 @@ Json measured(const Rank& rank, const Flags& flags) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Flags flags;
-  aisc::CommandLine line("Steps to the same loss, by the size of the batch.");
-  line.number("--least", flags.least, 1, 1 << 20, "smallest batch");
-  line.number("--most", flags.most, 1, 1 << 20, "largest; batches double");
-  line.number("--loss", flags.loss, 0, 10, "nats that are to be reached");
-  line.number("--steps", flags.steps, 1, 1 << 30, "that are tried");
-  line.text("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::Json rows;
-  const aisc::PoliteWaits waits(omp_get_max_threads());
-  aisc::launch({.bind = false},
-               [&](const aisc::Rank& rank) { rows = aisc::measured(rank, flags); });
-  if (!flags.json.empty())
-    aisc::write_file(flags.json, aisc::Json{{"largest_batch", rows}}.dump(1) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "largest_batch: " << e.what() << "\n";
-  return 1;
+  return aisc::measuring_program(
+      argc, argv, "Steps to the same loss, by the size of the batch.",
+      [&](aisc::CommandLine& line) {
+        line.number("--least", flags.least, 1, 1 << 20, "smallest batch");
+        line.number("--most", flags.most, 1, 1 << 20, "largest; batches double");
+        line.number("--loss", flags.loss, 0, 10, "nats that are to be reached");
+        line.number("--steps", flags.steps, 1, 1 << 30, "that are tried");
+      },
+      [&] {
+        aisc::Json rows;
+        const aisc::PoliteWaits waits(omp_get_max_threads());
+        aisc::launch({.bind = false},
+                     [&](const aisc::Rank& rank) { rows = aisc::measured(rank, flags); });
+        return aisc::Json{{"largest_batch", rows}};
+      });
 }

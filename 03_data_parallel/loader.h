@@ -90,7 +90,7 @@ class Loader final : public BatchReader {
   const Rank rank_;
   const std::int64_t batch_;
   const std::size_t ahead_;
-  std::vector<SampleRange> own_;  // of a batch, by micro-batch
+  std::vector<Range> own_;  // of a batch, by micro-batch
   std::optional<BatchSampler> data_;
   CpuDevice host_;
   std::int64_t next_batch_ = -1;  // where the next read's batch begins, and its micro-batch

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <cmath>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,7 +11,7 @@
 #include <vector>
 
 #include "03_data_parallel/bucketed_reduction.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 #include "common/core/median.h"
 #include "common/core/system/polite_waits.h"
 #include "common/model/emulated_device.h"
@@ -97,7 +96,7 @@ Measured train(const Rank& rank, const Flags& flags) {
   Mlp mlp(rank, flags);
   Sgd sgd(slices_of(mlp.store->parameters()), {});
   const std::unique_ptr<Reducer> sum = reducer(rank, mlp, flags);
-  const SampleRange mine = part_of({0, flags.samples}, rank.world.rank(), rank.world.size());
+  const Range mine = share_of(flags.samples, rank.world.rank(), rank.world.size());
   const Shape shape{mine.count(), flags.width};
   // Every rank has samples of its own; what they are does not matter for the time.
   Tensor inputs(shape, DType::F32, rank.device),
@@ -162,23 +161,21 @@ void run(const Flags& flags) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Flags flags;
-  aisc::CommandLine line("Steps of a deep MLP on ranks that share each batch; medians.");
-  line.number("--ranks", flags.ranks, 1, 4096, "each with one thread");
-  line.number("--layers", flags.layers, 1, 1000, "products");
-  line.number("--width", flags.width, 1, 1 << 16, "columns of each");
-  line.number("--samples", flags.samples, 1, 1 << 24, "of a step, of all ranks");
-  line.number("--steps", flags.steps, 1, 1 << 20, "that are measured");
-  line.number("--bucket-mb", flags.bucket_mb, 1e-3, 1e6, "MiB of gradients of a bucket");
-  line.text("--overlap", flags.overlap, "buckets while backward runs, after it, or one sum",
-            {"on", "off", "none"});
-  line.text("--machine", flags.machine,
-            "in virtual time, without numbers, on one of ./aisc machines");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::run(flags);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "mlp: " << e.what() << "\n";
-  return 1;
+  return aisc::program(
+      argc, argv, "Steps of a deep MLP on ranks that share each batch; medians.",
+      [&](aisc::CommandLine& line) {
+        line.number("--ranks", flags.ranks, 1, 4096, "each with one thread");
+        line.number("--layers", flags.layers, 1, 1000, "products");
+        line.number("--width", flags.width, 1, 1 << 16, "columns of each");
+        line.number("--samples", flags.samples, 1, 1 << 24, "of a step, of all ranks");
+        line.number("--steps", flags.steps, 1, 1 << 20, "that are measured");
+        line.number("--bucket-mb", flags.bucket_mb, 1e-3, 1e6, "MiB of gradients of a bucket");
+        line.text("--overlap", flags.overlap, "buckets while backward runs, after it, or one sum",
+                  {"on", "off", "none"});
+        line.text("--machine", flags.machine,
+                  "in virtual time, without numbers, on one of ./aisc machines");
+      },
+      [&] { aisc::run(flags); });
 }

@@ -2,23 +2,7 @@
 
 Those of demo_03_data_parallel's numbers, or of largest_batch's.
 """
-FORWARD, BACKWARD, COMMUNICATION, IDLE = "#0072B2", "#009E73", "#E69F00", "#ffffff"
-DIM = "#5f6b7a"
-
-
-def bar(axes, row, begin, end, colour, text=""):
-    axes.barh(row, end - begin, left=begin, height=0.72, color=colour, edgecolor="white", linewidth=1)
-    if text:
-        axes.text((begin + end) / 2, row, text, ha="center", va="center", fontsize=10,
-                  color="white" if colour != COMMUNICATION else "#1f2933")
-
-
-def rows_named(axes, names, title, seconds):
-    axes.set(title=title, xlabel="seconds", xlim=(0, seconds))
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.grid(False, axis="y")
+from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, bar, draw, legend, rows_named
 
 
 def ends_of(ready, duration):
@@ -27,6 +11,11 @@ def ends_of(ready, duration):
     for complete in ready:
         ends.append(max(complete, ends[-1] if ends else 0) + duration)
     return ends
+
+
+def seconds_below(axes):
+    axes[-1].set_xlabel("seconds")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
 
 
 def overlap(pyplot):
@@ -42,7 +31,7 @@ def overlap(pyplot):
         for bucket, end in enumerate(ends):
             bar(which, 1, end - 4, end, COMMUNICATION, f"{bucket}")
         rows_named(which, ["backward of layer", "sum of bucket"], title, 60)
-    axes[0].set_xlabel("")
+    seconds_below(axes)
     return figure
 
 
@@ -60,7 +49,7 @@ def layered(pyplot):
         for bucket, end in enumerate(ends_of(ready, 2)):
             bar(which, 1, end - 2, end, COMMUNICATION, f"{bucket}")
         rows_named(which, ["backward of\nlayer.micro-batch", "sum of bucket"], title, 22)
-    axes[0].set_xlabel("")
+    seconds_below(axes)
     return figure
 
 
@@ -72,14 +61,8 @@ def step(numbers, pyplot):
     figure, axes = pyplot.subplots(3, 1, figsize=(10, 5.4), sharex=True)
     for which, (run, title) in zip(axes, runs.items()):
         data = numbers["timeline"][run]
-        for span in data["layers"]:
-            bar(which, 0, 1e3 * span["begin"], 1e3 * span["end"],
-                FORWARD if span["what"] == "forward" else BACKWARD)
-        for begin, end in data["communication"]:
-            bar(which, 1, 1e3 * begin, 1e3 * end, COMMUNICATION)
-        rows_named(which, ["layers", "sums"], f"{title}: {1e3 * data['seconds']:.0f} ms", longest)
-        which.set_xlabel("")
-    axes[-1].set_xlabel("milliseconds; blue forward, green backward, orange communication")
+        draw(which, data["rows"], f"{title}: {1e3 * data['seconds']:.0f} ms", longest, scale=1e3)
+    axes[-1].set_xlabel("milliseconds; " + legend(data["rows"]))
     return figure
 
 

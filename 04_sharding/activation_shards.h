@@ -9,6 +9,7 @@
 
 #include "common/comm/rank.h"
 #include "common/nn/model.h"
+#include "common/train/step_parts.h"
 
 namespace aisc {
 
@@ -54,7 +55,9 @@ class ActivationShards final : public LayerHook {
   };
 
   bool is_cut(const Tensor& tensor) const;
-  Tensor part_of(const Tensor& whole) const;
+  // This rank's part of a tensor, ceil(count / n) elements: part r of them all, in their order.
+  Tensor shard_of(const Tensor& whole) const;
+  // The whole again, of this shape, of all ranks' parts. Collective, and blocks.
   Tensor whole_of(const Tensor& part, const Shape& shape) const;
 
   const Rank rank_;
@@ -63,5 +66,8 @@ class ActivationShards final : public LayerHook {
   // By layer and micro-batch: a pipeline has several under way.
   std::map<std::pair<std::size_t, int>, CutLayer> layers_;
 };
+
+// Of the tensor ranks of a mesh, in a model whose blocks are recomputed (TrainConfig::recompute).
+StepParts shard_activations(StepParts parts, const ActivationShardOptions& options = {});
 
 }  // namespace aisc

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "04_sharding/factored_moment.h"
+#include "common/core/range.h"
 #include "common/core/tensor.h"
 
 namespace aisc::adafactor {
@@ -19,7 +20,6 @@ inline constexpr std::int64_t kSerialBelow =
 
 inline constexpr std::int64_t kVectorRow = kRun;  // what is no matrix is cut into such rows
 
-inline std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 inline bool has_numbers(const Device& device) { return device.kind() != DeviceKind::Meta; }
 
 // A piece of one row of a parameter: `at` counts in the slice.

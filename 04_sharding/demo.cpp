@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,11 +11,11 @@
 
 #include "04_sharding/owned_units.h"
 #include "04_sharding/sharded_units.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/model/emulated_device.h"
 #include "common/model/replicas.h"
 #include "common/nn/driver.h"
+#include "common/train/timeline.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
@@ -207,7 +206,8 @@ class Diary final : public LayerHook {
     weights.push_back({seconds, live(rank_, Purpose::Parameters)});
   }
 
-  Json layers = Json::array(), weights = Json::array();
+  std::vector<TraceEvent> layers;
+  Json weights = Json::array();
   double computed = 0;
 
  private:
@@ -224,7 +224,7 @@ class Diary final : public LayerHook {
   }
   void wrote(const char* what, std::size_t layer) {
     computed += now() - begin_;
-    layers.push_back({{"what", what}, {"layer", layer}, {"begin", begin_}, {"end", now()}});
+    layers.push_back({fmt::format("{}", layer), what, begin_, now(), 0});
   }
 
   const Rank rank_;
@@ -264,18 +264,20 @@ Json step_in_shards(const ShardOptions& options) {
     const double updated = rank.clock.now();
     s.units->updated();
     if (rank.world.rank() > 0) return;
-    Json messages = Json::array();
-    for (const TraceEvent& event : rank.trace.events())
-      if (event.lane > 0)
-        messages.push_back(
-            {{"what", event.name}, {"begin", event.begin_seconds}, {"end", event.end_seconds}});
-    result = {{"layers", diary.layers},
-              {"communication", messages},
+    TimelineRow rows[] = {
+        {"layers", diary.layers}, {"gather weights", {}}, {"scatter gradients", {}}};
+    rows[0].events.push_back({"update", "update", over, updated, 0});
+    for (TraceEvent event : rank.trace.events()) {
+      if (event.lane == 0) continue;
+      event.part = "communication";
+      const bool gathers = event.name.find("all_gather") != std::string::npos;
+      rows[gathers ? 1 : 2].events.push_back(std::move(event));
+    }
+    result = {{"rows", timeline_json(rows)},
               {"weights", diary.weights},
               {"weights_peak", peak(rank, Purpose::Parameters)},
               {"begin", begin},
               {"backward_over", over},
-              {"update_over", updated},
               {"end", rank.clock.now()},
               {"waited", over - begin - diary.computed}};
   });
@@ -345,26 +347,19 @@ Json owners_and_slices() {
   return rows;
 }
 
-void run(const std::string& json_file) {
+Json run() {
   Json json;
   json["stages"] = bytes_and_volumes();
   json["zero"] = zeros_figure_and_table();
   json["timeline"] = who_does_what();
   json["owners"] = owners_and_slices();
-  if (!json_file.empty()) write_file(json_file, json.dump(1) + "\n");
+  return json;
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json;
-  aisc::CommandLine line("Sharding in numbers, in virtual time.");
-  line.text("--json", json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::run(json);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "demo_04_sharding: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::measuring_program(
+      argc, argv, "Sharding in numbers, in virtual time.", [](aisc::CommandLine&) {}, aisc::run);
 }

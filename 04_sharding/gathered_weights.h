@@ -59,10 +59,10 @@ class GatheredWeights {
 
   // Before a layer runs forward or backward: its units become whole, and those that the schedule
   // wants during this turn are on their way. What it does not want is freed first. Collective.
-  struct Direction {
+  struct Turn {
     bool backward = false, training = true;
   };
-  void turn_to(std::size_t layer, const Direction& direction);
+  void turn_to(std::size_t layer, const Turn& turn);
   // Frees all units but those that persist: before the parts change.
   void release();
   // After the parts changed: units that persist become whole again. Collective.

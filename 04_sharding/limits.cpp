@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <functional>
-#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,8 +11,7 @@
 #include <vector>
 
 #include "04_sharding/sharded_units.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/model/emulated_device.h"
 #include "common/model/replicas.h"
 #include "common/train/trainer.h"
@@ -210,7 +208,7 @@ Json superlinear(const GptConfig& model) {
   return rows;
 }
 
-void run(const std::string& json_file) {
+Json run() {
   const auto gpt = [](std::int64_t layers, std::int64_t width, std::int64_t heads,
                       std::int64_t context) {
     return GptConfig{.layers = layers,
@@ -245,20 +243,13 @@ void run(const std::string& json_file) {
   json["flat"] =
       on_superpod(gpt(128, 25600, 160, 2048), 128, 512, std::numeric_limits<double>::infinity(),
                   [](int gpus) { return gpus; });
-  if (!json_file.empty()) write_file(json_file, json.dump(1) + "\n");
+  return json;
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json;
-  aisc::CommandLine line("Where sharding ends, in virtual time.");
-  line.text("--json", json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::run(json);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "limits: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::measuring_program(
+      argc, argv, "Where sharding ends, in virtual time.", [](aisc::CommandLine&) {}, aisc::run);
 }

@@ -2,9 +2,8 @@
 
 Those of demo_04_sharding's numbers, or of limits'.
 """
-FORWARD, BACKWARD, COMMUNICATION, IDLE = "#0072B2", "#009E73", "#E69F00", "#ffffff"
-LIGHT_COMMUNICATION = "#f6d58f"
-DIM = "#5f6b7a"
+from timelines import COMMUNICATION, DIM, FORWARD, IDLE, draw, legend
+
 PURPOSES = {"weights": "#56B4E9", "gradients": "#D55E00", "optimizer": "#CC79A7"}
 BYTES = {"weights": 2, "gradients": 2, "optimizer": 12}  # of a parameter
 SHARDED_FROM = {"weights": 3, "gradients": 2, "optimizer": 1}  # the stage
@@ -52,12 +51,6 @@ def who_holds_what(numbers, pyplot):
 BLOCKS = range(3, 9)  # behind three layers that embed; the last norm and the head follow
 
 
-def bar(axes, row, begin, end, colour, words="", colour_of_words="white"):
-    axes.barh(row, end - begin, left=begin, height=0.76, color=colour, edgecolor="white", linewidth=0.6)
-    if words:
-        text(axes, (begin + end) / 2, row, words, fontsize=9, color=colour_of_words)
-
-
 def step_of(numbers, name):
     """A run in milliseconds from its beginning."""
     run = numbers["timeline"][name]
@@ -65,6 +58,11 @@ def step_of(numbers, name):
     def since(seconds):
         return 1e3 * (seconds - run["begin"])
     return run, since
+
+
+def block_of(part, layer):
+    is_block = part in ("forward", "backward") and int(layer) in BLOCKS
+    return f"{int(layer) - BLOCKS[0] + 1}" if is_block else ""
 
 
 def prefetch(numbers, pyplot):
@@ -75,24 +73,9 @@ def prefetch(numbers, pyplot):
     longest = max(since(run["end"]) for run, since in (step_of(numbers, name) for name in runs))
     for axes, (name, title) in zip(all_axes, runs.items()):
         run, since = step_of(numbers, name)
-        for span in run["layers"]:
-            begin, end = since(span["begin"]), since(span["end"])
-            bar(axes, 0, begin, end, FORWARD if span["what"] == "forward" else BACKWARD,
-                f"{span['layer'] - BLOCKS[0] + 1}" if span["layer"] in BLOCKS else "")
-        bar(axes, 0, since(run["backward_over"]), since(run["update_over"]), DIM)
-        for message in run["communication"]:
-            gathers = "all_gather" in message["what"]
-            begin, end = since(message["begin"]), since(message["end"])
-            if end - begin > 0.02:
-                bar(axes, 1 if gathers else 2, begin, end,
-                    COMMUNICATION if gathers else LIGHT_COMMUNICATION)
-        axes.set(title=f"{title}: {since(run['end']):.1f} ms, of which a rank waits "
-                       f"{1e3 * run['waited']:.1f}", xlim=(0, longest))
-        axes.set_yticks(range(3), ["layers", "gather weights", "scatter gradients"])
-        axes.invert_yaxis()
-        axes.grid(False, axis="y")
-    all_axes[-1].set_xlabel("milliseconds; layers blue forward, green backward, grey update, "
-                            "white waiting; messages orange")
+        draw(axes, run["rows"], f"{title}: {since(run['end']):.1f} ms, of which a rank waits "
+                                f"{1e3 * run['waited']:.1f}", longest, scale=1e3, words=block_of)
+    all_axes[-1].set_xlabel("milliseconds; " + legend(run["rows"]))
     return figure
 
 

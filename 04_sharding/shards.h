@@ -25,6 +25,6 @@ std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatL
 
 // Where a rank's shard of a unit lies in the buffer of its shards: unit.range.begin / ranks, since
 // every unit before it divides evenly.
-FlatRange own_range(const FlatLayout& layout, std::size_t unit, int ranks);
+Range own_range(const FlatLayout& layout, std::size_t unit, int ranks);
 
 }  // namespace aisc

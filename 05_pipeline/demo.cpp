@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/picture.h"
 #include "05_pipeline/pipeline_rank.h"
 #include "05_pipeline/schedules.h"
 #include "common/comm/launch.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/nn/parameter_store.h"
 
 namespace aisc {
@@ -156,7 +155,7 @@ Json pictures() {
                     {"seconds", seconds},
                     {"of_ideal", bubble_of_ideal(simulation)},
                     {"of_total", bubble_of_total(simulation)},
-                    {"svg", picture_svg(simulation)}});
+                    {"timeline", timeline_json(timeline_of(simulation))}});
   }
   return rows;
 }
@@ -278,26 +277,19 @@ Json versions() {
   return rows;
 }
 
-void run_all(const std::string& json_file) {
-  const Json json{{"schedules", pictures()},
-                  {"bubbles", bubbles()},
-                  {"in_flight", in_flight()},
-                  {"recomputation", recomputation()},
-                  {"versions", versions()}};
-  if (!json_file.empty()) write_file(json_file, json.dump(1) + "\n");
+Json run_all() {
+  return {{"schedules", pictures()},
+          {"bubbles", bubbles()},
+          {"in_flight", in_flight()},
+          {"recomputation", recomputation()},
+          {"versions", versions()}};
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json;
-  aisc::CommandLine line("Pipelines in numbers, in virtual time.");
-  line.text("--json", json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::run_all(json);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "demo_05_pipeline: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::measuring_program(
+      argc, argv, "Pipelines in numbers, in virtual time.", [](aisc::CommandLine&) {},
+      aisc::run_all);
 }

@@ -1,9 +1,11 @@
-// A simulated schedule as a picture: for a terminal, and as SVG in the colours of the course.
+// A simulated schedule as a picture: for a terminal, and for those who draw timelines.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "05_pipeline/simulate.h"
+#include "common/train/timeline.h"
 
 namespace aisc {
 
@@ -19,9 +21,8 @@ namespace aisc {
 // "" where nothing takes time. Throws Error for columns < 1.
 std::string picture_text(const Simulation& simulation, int columns = 100);
 
-// The same as an SVG that stands alone: forward blue, backward green, weight gradient grey, update
-// purple, idle white, each with its micro-batch; every second chunk paler. What is sent and takes
-// time is orange, below the rank that sends it.
-std::string picture_svg(const Simulation& simulation);
+// The same as rows that are drawn like a run's (common/train/timeline.h): each rank's actions, and
+// in a row below what it sends, where that takes time.
+std::vector<TimelineRow> timeline_of(const Simulation& simulation);
 
 }  // namespace aisc

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -18,8 +17,7 @@
 #include "05_pipeline/schedules.h"
 #include "05_pipeline/simulate.h"
 #include "common/comm/simulate.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/model/emulated_device.h"
 #include "common/nn/driver.h"
 #include "common/nn/parameter_store.h"
@@ -29,22 +27,6 @@ namespace aisc {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Rows with the same keys.
-void print(const Json& rows) {
-  const auto cell = [](const std::string& key, const std::string& text) {
-    fmt::print("{:>{}}", text, std::max<std::size_t>(key.size(), 11) + 1);
-  };
-  for (const auto& [key, value] : rows[0].items()) cell(key, key);
-  for (const Json& row : rows) {
-    fmt::print("\n");
-    for (const auto& [key, value] : row.items())
-      cell(key, value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
-                : value.is_string()     ? value.get<std::string>()
-                                        : value.dump());
-  }
-  fmt::print("\n\n");
-}
 
 GptConfig gpt(std::int64_t layers, std::int64_t width, std::int64_t heads, std::int64_t context,
               std::int64_t vocabulary) {
@@ -230,7 +212,7 @@ messages: 8 micro-batches are in flight, and the next begins when one has passed
                crossover.is_null()
                    ? "the pipeline is faster"
                    : "data parallelism is faster from " + crossover.dump() + " samples on");
-    print(rows);
+    print_table(rows);
     all[name] = {{"rows", rows}, {"data_parallel_from", crossover}};
   }
   return all;
@@ -271,7 +253,7 @@ NVLink stand for its TPUs. The formula is K M/(M+K-1); "blocks" are the 48 alone
 to the paper; "whole" has embedding and softmax, too, and is cut at blocks: stages are not even.
 
 )");
-  print(rows);
+  print_table(rows);
   return rows;
 }
 
@@ -316,7 +298,7 @@ goes on meanwhile. Interleaved: each layer is a chunk, and a rank has 3 (22 laye
 have one less).
 
 )");
-  print(rows);
+  print_table(rows);
   return rows;
 }
 
@@ -359,7 +341,7 @@ recomputed blocks keep, their inputs, is whole on each GPU. "kept_all" is withou
 "a_gpu" an eighth of the states and what is kept in flight.
 
 )");
-  print(rows);
+  print_table(rows);
   // Equation (3) of the paper, which counts what is recomputed.
   const auto l = static_cast<double>(config.layers), h = static_cast<double>(config.width);
   const auto t = static_cast<double>(config.context), v = static_cast<double>(config.vocabulary);
@@ -373,18 +355,14 @@ recomputed blocks keep, their inputs, is whole on each GPU. "kept_all" is withou
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json;
-  aisc::CommandLine line("Where a pipeline pays, and published numbers, in virtual time.");
-  line.text("--json", json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const nlohmann::ordered_json all = {{"data_parallel", aisc::against_data_parallel()},
+int main(int argc, char** argv) {
+  return aisc::measuring_program(
+      argc, argv, "Where a pipeline pays, and published numbers, in virtual time.",
+      [](aisc::CommandLine&) {},
+      [] {
+        return nlohmann::ordered_json{{"data_parallel", aisc::against_data_parallel()},
                                       {"gpipe", aisc::gpipe_scaling()},
                                       {"zero_bubble", aisc::zero_bubble()},
                                       {"gpt3", aisc::gpt3_stages()}};
-  if (!json.empty()) aisc::write_file(json, all.dump(1) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "pipeline_limits: " << e.what() << "\n";
-  return 1;
+      });
 }

@@ -2,67 +2,37 @@
 
 Those of demo_05_pipeline's numbers, or of pipeline_limits'.
 """
-import re
-import xml.etree.ElementTree
+from timelines import DIM, FORWARD, PALE, PARTS, WEIGHT_GRADIENT, draw, legend
 
-FORWARD, BACKWARD, WEIGHT_GRADIENT, IDLE = "#0072B2", "#009E73", "#7F7F7F", "#ffffff"
-DIM = "#5f6b7a"
-SVG = "{http://www.w3.org/2000/svg}"
-COLOURS = {"F": FORWARD, "B": BACKWARD, "W": WEIGHT_GRADIENT}
-PALE = {"F": "#99C7E0", "B": "#99D8C7", "W": "#CCCCCC"}  # every second chunk
-NAMES = {"F": "blue forward", "B": "green backward", "W": "grey weight gradient"}
 TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved, 2 chunks", "zb-h1": "ZB-H1",
           "zb-h2": "ZB-H2", "zb-v": "ZB-V"}
 
 
-def timeline(numbers, name):
-    """A schedule's seconds, and by rank its actions: kind, micro-batch, chunk, begin, end. The demo's
-    picture has them in the titles of its rectangles: "F3.1: 4 to 4.5 s"; a rank has a height."""
-    row = next(row for row in numbers["schedules"] if row["schedule"] == name)
-    ranks = {}
-    for rectangle in xml.etree.ElementTree.fromstring(row["svg"]).iter(SVG + "rect"):
-        title = rectangle.findtext(SVG + "title", "")
-        found = re.fullmatch(r"([FBW])(\d+)(?:\.(\d+))?: (\S+) to (\S+) s", title)
-        if found:
-            kind, micro_batch, chunk, begin, end = found.groups("0")
-            ranks.setdefault(float(rectangle.get("y")), []).append(
-                (kind, micro_batch, int(chunk), float(begin), float(end)))
-    return {**row, "seconds": row["seconds"]["run"], "actions": [ranks[y] for y in sorted(ranks)]}
+def micro_batch(part, name):
+    """Of "F3.1", the forward pass of micro-batch 3 through chunk 1: 3."""
+    return name[1:].split(".")[0]
 
 
-def draw(axes, line, longest, says):
-    """A row a rank: each action with its micro-batch; what is left white is waiting."""
-    ranks = range(len(line["actions"]))
-    for rank, actions in zip(ranks, line["actions"]):
-        axes.barh(rank, line["seconds"], height=0.8, color=IDLE, edgecolor="#d5d9de", linewidth=0.8)
-        for kind, micro_batch, chunk, begin, end in actions:
-            pale = chunk % 2 == 1
-            axes.barh(rank, end - begin, left=begin, height=0.8, edgecolor="white", linewidth=0.8,
-                      color=(PALE if pale else COLOURS)[kind])
-            axes.text((begin + end) / 2, rank, micro_batch, ha="center", va="center",
-                      fontsize=9 if end - begin > 0.6 else 7, color="#1f2933" if pale else "white")
-    axes.set(xlim=(0, longest), title=f"{TITLES[line['schedule']]}: {line['seconds']:g} s, "
-                                      f"{100 * line['of_total']:.0f} % waiting{says}")
-    axes.set_yticks(ranks, [f"rank {rank}" for rank in ranks])
-    axes.invert_yaxis()
-    axes.grid(False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+def colour_of(part, name):
+    """Every second chunk is paler."""
+    chunk = int(name.split(".")[1]) if "." in name else 0
+    return PALE[PARTS[part]] if chunk % 2 == 1 else PARTS[part]
 
 
 def timelines(numbers, pyplot, names, height):
     """One under another, in the same seconds. names: what the title says besides, by schedule."""
-    lines = [timeline(numbers, name) for name in names]
+    lines = [next(row for row in numbers["schedules"] if row["schedule"] == name) for name in names]
     figure, all_axes = pyplot.subplots(len(lines), 1, figsize=(10, height + 0.2), sharex=True)
-    longest = max(line["seconds"] for line in lines)
+    longest = max(line["seconds"]["run"] for line in lines)
     for axes, line in zip(all_axes, lines):
-        draw(axes, line, longest, names[line["schedule"]])
-    actions = [action for line in lines for rank in line["actions"] for action in rank]
-    words = [word for kind, word in NAMES.items() if any(kind == action[0] for action in actions)]
-    if any(action[2] for action in actions):
-        words.append("pale the second chunk")
-    all_axes[-1].set_xlabel("seconds; numbers are micro-batches\n" + ", ".join(words)
-                            + ", white waiting")
+        draw(axes, line["timeline"],
+             f"{TITLES[line['schedule']]}: {line['seconds']['run']:g} s, "
+             f"{100 * line['of_total']:.0f} % waiting{names[line['schedule']]}",
+             longest, words=micro_batch, colour=colour_of)
+    rows = [row for line in lines for row in line["timeline"]]
+    has_chunks = any("." in event[1] for row in rows for event in row["events"])
+    all_axes[-1].set_xlabel("seconds; numbers are micro-batches\n" + legend(rows)
+                            + (", pale the second chunk" if has_chunks else ""))
     return figure
 
 

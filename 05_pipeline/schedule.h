@@ -1,14 +1,14 @@
 // The schedule of a pipeline, as data: what each rank does, in its order.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
+
+#include "common/core/range.h"
 
 namespace aisc {
 
 // Ranks, stages and micro-batches are numbers; this is where they are in a list.
-inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 // Backward takes the gradient of a stage's output to that of its input; of the weights' gradients,
 // too, unless the schedule splits them off (WeightGradient). Update: the optimizer's step.

@@ -46,7 +46,7 @@ class StageLinks {
   void finish();  // waits until everything has been received
 
  private:
-  struct Direction {
+  struct Way {
     Communicator* comm;
     std::vector<std::size_t> positions;  // of what is received from other ranks, in order
     std::size_t posted = 0;              // so many of them
@@ -57,8 +57,8 @@ class StageLinks {
     std::deque<Coming> coming = {};
     std::deque<Work> sent = {};
   };
-  Direction& direction(std::size_t position);
-  void post(Direction& direction);  // the next receive, if there is one
+  Way& way(std::size_t position);
+  void post(Way& way);  // the next receive, if there is one
   int stage_of(std::size_t position) const;
 
   const Rank rank_;
@@ -68,7 +68,7 @@ class StageLinks {
   const int self_;
   std::vector<std::optional<ActionAt>> sources_;  // by position
   CpuDevice unbooked_;                            // what is sent in virtual time lies here
-  Direction forward_, backward_;
+  Way forward_, backward_;
   std::vector<Tensor> handed_over_;  // by position of the action that takes it, on this rank
 };
 

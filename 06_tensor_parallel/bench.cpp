@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "06_tensor_parallel/more/spatial_split.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "06_tensor_parallel/spatial_split.h"
 #include "bench/rank_benchmark.h"
 #include "bench/run_benchmarks.h"
 #include "common/nn/driver.h"

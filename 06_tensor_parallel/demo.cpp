@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,16 +12,16 @@
 #include "06_tensor_parallel/column_parallel.h"
 #include "06_tensor_parallel/f_and_g.h"
 #include "06_tensor_parallel/linear_products.h"
-#include "06_tensor_parallel/naive_splits.h"
+#include "06_tensor_parallel/more/naive_splits.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "06_tensor_parallel/spatial_split.h"
 #include "06_tensor_parallel/split_step.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 #include "common/model/emulated_device.h"
 #include "common/nn/linear.h"
 #include "common/nn/parameter_store.h"
 #include "common/nn/sequence.h"
+#include "common/train/timeline.h"
 
 namespace aisc {
 namespace {
@@ -94,7 +93,7 @@ Json halo_by_hand() {
   const std::vector<Area> owned = areas_of(grid, kSide, kSide);
   std::vector<Area> needed = owned;  // and a row and a column more, where there is one
   for (Area& area : needed)
-    for (Interval* side : {&area.rows, &area.columns})
+    for (Range* side : {&area.rows, &area.columns})
       *side = {std::max<std::int64_t>(side->begin - 1, 0), std::min(side->end + 1, kSide)};
   Json ranks(std::vector<Json>(static_cast<std::size_t>(grid.size())));
   launch({.ranks = grid.size()}, [&](const Rank& rank) {
@@ -147,7 +146,7 @@ Json backward_of_a_block() {
   const GptConfig config = gpt(4096);
   const Shape shape{1, config.context, config.width};
   const double each = sum_seconds(machine, kNode, shape);
-  Json operations = Json::array(), sums = Json::array();
+  std::vector<TraceEvent> operations, sums;
   double begin = 0, end = 0;
   launch(on_machine(machine, kNode, {.meta = true}), [&](const Rank& rank) {
     const GptParts parts = tensor_parallel_parts(rank.world);
@@ -165,8 +164,8 @@ Json backward_of_a_block() {
       rank.device.listen([&, before = calls()](const OpCost& cost) mutable {
         const double now = rank.clock.now() - begin, since = now - machine.seconds(cost);
         if (std::exchange(before, calls()) < calls())
-          sums.push_back({{"begin", since}, {"end", since + each}});
-        operations.push_back({{"what", cost.operation}, {"begin", since}, {"end", now}});
+          sums.push_back({"sum of dx", "communication", since, since + each, 1});
+        operations.push_back({cost.operation, "backward", since, now, 0});
       });
     }
     block->backward(std::move(y), saved, {});
@@ -177,7 +176,8 @@ Json backward_of_a_block() {
       "\nBackward of a block of {} columns, {} tokens, on {} A100: {:.0f} us; {} sums of {:.0f} us "
       "beside products\n",
       config.width, config.context, kNode, 1e6 * end, sums.size(), 1e6 * each);
-  return {{"operations", operations}, {"sums", sums}, {"seconds", end}};
+  const TimelineRow rows[] = {{"compute", operations}, {"sums", sums}};
+  return {{"rows", timeline_json(rows)}, {"seconds", end}};
 }
 
 // --- what hides a sum --------------------------------------------------------------------------
@@ -373,28 +373,21 @@ Json one_large_image() {
   return rows;
 }
 
-void run_all(const std::string& json_file) {
-  const Json json{{"mlp", mlp_by_hand()},
-                  {"halo", halo_by_hand()},
-                  {"backward", backward_of_a_block()},
-                  {"overlap", what_hides_a_sum()},
-                  {"one_sample", one_sample()},
-                  {"splits", two_splits()},
-                  {"image", one_large_image()}};
-  if (!json_file.empty()) write_file(json_file, json.dump(1) + "\n");
+Json run_all() {
+  return {{"mlp", mlp_by_hand()},
+          {"halo", halo_by_hand()},
+          {"backward", backward_of_a_block()},
+          {"overlap", what_hides_a_sum()},
+          {"one_sample", one_sample()},
+          {"splits", two_splits()},
+          {"image", one_large_image()}};
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json;
-  aisc::CommandLine line("Tensor parallelism in numbers, in virtual time.");
-  line.text("--json", json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  aisc::run_all(json);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "demo_06_tensor_parallel: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::measuring_program(
+      argc, argv, "Tensor parallelism in numbers, in virtual time.", [](aisc::CommandLine&) {},
+      aisc::run_all);
 }

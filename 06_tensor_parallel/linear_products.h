@@ -11,8 +11,8 @@ namespace aisc {
 
 // This rank's part of `count`: count / tp.size(). Throws Error naming the layer, what is counted,
 // the count and the ranks if it does not divide.
-std::int64_t part_of(const Communicator& tp, std::string_view layer, std::string_view what,
-                     std::int64_t count);
+std::int64_t even_share(const Communicator& tp, std::string_view layer, std::string_view what,
+                        std::int64_t count);
 
 // What belongs to the product of forward.
 struct ProductOptions {

@@ -2,9 +2,9 @@
 
 Those of demo_06_tensor_parallel's numbers, or of tensor_limits'.
 """
-FORWARD, BACKWARD, WEIGHT_GRADIENT, COMMUNICATION = "#0072B2", "#009E73", "#7F7F7F", "#E69F00"
+from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, TEXT, WEIGHT_GRADIENT, bar, rows_named
+
 PALE = {FORWARD: "#d6e8f3", BACKWARD: "#d5efe6", WEIGHT_GRADIENT: "#e6e6e6", COMMUNICATION: "#fbeacb"}
-DIM, TEXT = "#5f6b7a", "#1f2933"
 
 
 def canvas(pyplot, width, height, x, y):
@@ -68,32 +68,24 @@ def overlap(numbers, pyplot):
     figure, axes = pyplot.subplots(figsize=(10, 3))
     products = 0
     layers = ("MLP, second", "MLP, first", "projection", "queries, keys, values")
-    for operation in run["operations"]:
-        begin, end = 1e6 * operation["begin"], 1e6 * operation["end"]
-        label, colour = "", BACKWARD
-        if operation["what"] == "matmul":
-            label = "dW" if products % 2 else "dx"
-            colour = WEIGHT_GRADIENT if products % 2 else BACKWARD
-            if products % 2 == 0:
-                axes.text(begin, -0.47, layers[products // 2], fontsize=9.5, color=DIM)
-            products += 1
-        elif operation["what"] == "causal_attention_backward":
-            label = "attention"
-        axes.barh(0, end - begin, left=begin, height=0.8, color=colour, edgecolor="white", linewidth=0.8)
-        if label and end - begin > 40:
-            axes.text((begin + end) / 2, 0, label, ha="center", va="center", fontsize=9, color="white")
-    for sum_ in run["sums"]:
-        begin, end = 1e6 * sum_["begin"], 1e6 * sum_["end"]
-        axes.barh(1, end - begin, left=begin, height=0.8, color=COMMUNICATION, edgecolor="white")
-        axes.text((begin + end) / 2, 1, "sum of dx", ha="center", va="center", fontsize=9, color=TEXT)
-    axes.set_yticks([0, 1], ["compute", "sums"])
-    axes.invert_yaxis()
-    axes.grid(False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.set(xlim=(0, 1e6 * run["seconds"] * 1.005), xlabel="microseconds; green input gradients and "
-             "the rest, grey weight gradients, orange communication",
-             title="Backward of a block of 4096 columns, 8 A100: both sums run beside products")
+    for y, row in enumerate(run["rows"]):
+        for part, name, begin, end in row["events"]:
+            begin, end, label, colour = 1e6 * begin, 1e6 * end, "", BACKWARD
+            if part == "communication":
+                label, colour = name, COMMUNICATION
+            elif name == "matmul":
+                label, colour = ("dW", WEIGHT_GRADIENT) if products % 2 else ("dx", BACKWARD)
+                if products % 2 == 0:
+                    axes.text(begin, -0.47, layers[products // 2], fontsize=9.5, color=DIM)
+                products += 1
+            elif name == "causal_attention_backward":
+                label = "attention"
+            bar(axes, y, begin, end, colour, label if end - begin > 40 else "")
+    rows_named(axes, [row["name"] for row in run["rows"]],
+               "Backward of a block of 4096 columns, 8 A100: both sums run beside products",
+               1e6 * run["seconds"] * 1.005)
+    axes.set_xlabel("microseconds; green input gradients and the rest, grey weight gradients, orange "
+                    "communication")
     return figure
 
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -17,9 +16,8 @@
 #include "06_tensor_parallel/intensity.h"
 #include "06_tensor_parallel/split_step.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 #include "common/core/rng.h"
-#include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/model/emulated_device.h"
 #include "common/ops/ops.h"
@@ -28,23 +26,6 @@ namespace aisc {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Rows with the same keys.
-void print(const Json& rows) {
-  const auto cell = [](const std::string& key, const std::string& text) {
-    fmt::print("{:>{}}", text, std::max<std::size_t>(key.size(), 9) + 1);
-  };
-  for (const auto& [key, value] : rows[0].items()) cell(key, key);
-  for (const Json& row : rows) {
-    fmt::print("\n");
-    for (const auto& [key, value] : row.items())
-      cell(key, value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
-                : value.is_string()     ? value.get<std::string>()
-                : value.is_null()       ? "-"
-                                        : value.dump());
-  }
-  fmt::print("\n\n");
-}
 
 // What of a profile nobody has published.
 void print_assumed(const Machine& machine) {
@@ -94,7 +75,7 @@ waits for memory. What it can reach at most:
 
 )",
       peak / 1e12, bandwidth / 1e9, peak / bandwidth, most(2048), most(4096));
-  print(rows);
+  print_table(rows);
   return {{"rows", rows},
           {"balance", peak / bandwidth},
           {"most_ranks", {{"2048", most(2048)}, {"4096", most(4096)}}}};
@@ -163,7 +144,7 @@ FLOPs a byte, {} ranks.
 
 )",
       n, n, threads, kRounds, peak / 1e9, bandwidth / 1e9, peak / bandwidth, most);
-  print(rows);
+  print_table(rows);
   return {{"peak", peak}, {"bandwidth", bandwidth}, {"most_ranks", most}, {"rows", rows}};
 }
 
@@ -197,7 +178,7 @@ small products run at a lower rate.
 
 )",
       config.context, blocks.end - blocks.begin, config.width, config.heads);
-  print(rows);
+  print_table(rows);
   print_assumed(filled);
   return rows;
 }
@@ -239,7 +220,7 @@ sum, positions, nor the residual stream and what norms make of it: 8 s b h on ea
 
 )",
       config.layers, config.width, config.heads, samples, config.context);
-  print(rows);
+  print_table(rows);
   return rows;
 }
 
@@ -277,7 +258,7 @@ Json megatron(Scaling scaling, std::span<const Published> published) {
                     {"published", value},
                     {"ratio", here / value}});
   }
-  print(rows);
+  print_table(rows);
   return rows;
 }
 
@@ -314,19 +295,15 @@ clock.
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json;
-  aisc::CommandLine line("Where splitting a layer stops to pay, measured and in virtual time.");
-  line.text("--json", json, "also write all numbers to this file, for tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const nlohmann::ordered_json all = {{"a100", aisc::of_a100()},
+int main(int argc, char** argv) {
+  return aisc::measuring_program(
+      argc, argv, "Where splitting a layer stops to pay, measured and in virtual time.",
+      [](aisc::CommandLine&) {},
+      [] {
+        return nlohmann::ordered_json{{"a100", aisc::of_a100()},
                                       {"here", aisc::of_this_processor()},
                                       {"strong", aisc::strong_scaling()},
                                       {"memory", aisc::memory()},
                                       {"megatron", aisc::megatron_1()}};
-  if (!json.empty()) aisc::write_file(json, all.dump(1) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "tensor_limits: " << e.what() << "\n";
-  return 1;
+      });
 }

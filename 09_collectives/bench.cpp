@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,7 +16,7 @@
 #include "bench/comm_table.h"
 #include "common/comm/simulate.h"
 #include "common/core/error.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -213,21 +212,18 @@ nlohmann::ordered_json measure(const Flags& flags) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Flags flags;
   flags.bench.seconds = 50;  // a minute with what is around them
-  aisc::CommandLine line(
+  return aisc::measuring_program(
+      argc, argv,
       "Compares the module's algorithms, on processes with the collectives of MPI and on threads "
-      "with those of the backend. The column `times` is the time as a multiple of theirs.");
-  aisc::add_bench_flags(line, flags.bench);
-  line.texts("--algorithms", flags.algorithms,
-             "which (all): ring, or with what it is told ring/parts=8, double_tree/segments=16, "
-             "two_level/ranks_per_node=2");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const nlohmann::ordered_json result = aisc::measure(flags);
-  if (!flags.bench.json.empty()) aisc::write_file(flags.bench.json, result.dump(2) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "bench_09_collectives: " << e.what() << "\n";
-  return 1;
+      "with those of the backend. The column `times` is the time as a multiple of theirs.",
+      [&](aisc::CommandLine& line) {
+        aisc::add_bench_flags(line, flags.bench);
+        line.texts("--algorithms", flags.algorithms,
+                   "which (all): ring, or with what it is told ring/parts=8, "
+                   "double_tree/segments=16, two_level/ranks_per_node=2");
+      },
+      [&] { return aisc::measure(flags); });
 }

@@ -23,17 +23,4 @@ Plan side_by_side(std::string name, std::span<const Plan> plans);
 // `next` begins where `plan` ends. Both use the same scratch.
 void append(Plan& plan, const Plan& next);
 
-// The number of ranks a power of two: of p ranks, q <= p < 2q, the first 2 (p - q) pair up; the odd
-// one of each pair goes on for both, so that q ranks go on, numbered v = 0 .. q - 1.
-struct Fold {
-  Fold(int rank, int size);
-  int q = 1;
-  int pairs = 0;        // p - q
-  bool paired = false;  // this rank is one of a pair
-  bool goes_on = true;  // false: its partner does
-  int partner = -1;     // of a pair
-  int v = -1;           // this rank's number among the q, or its partner's
-  int rank_of(int w) const { return w < pairs ? 2 * w + 1 : w + pairs; }
-};
-
 }  // namespace aisc

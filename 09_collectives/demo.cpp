@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "09_collectives/choose.h"
@@ -17,8 +16,7 @@
 #include "common/comm/launch.h"
 #include "common/comm/simulate.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -30,7 +28,6 @@ struct Flags {
   double alpha_us = 5, gigabytes_per_second = 12.5, added_gigabytes_per_second = 100;
   double most_messages = 2.2e6;  // of a plan that is followed step by step
   bool quick = false;
-  std::string json;
 };
 
 Network network_of(const Flags& flags) {
@@ -284,7 +281,7 @@ Json machines() {
   return {{"orders", orders}, {"rails", rails}};
 }
 
-void run(const Flags& flags) {
+Json run(const Flags& flags) {
   const Network network = network_of(flags);
   fmt::print("a = {} us a message, b = 1/({} GB/s), g = 1/({} GB/s)\n\n", flags.alpha_us,
              flags.gigabytes_per_second, flags.added_gigabytes_per_second);
@@ -300,29 +297,29 @@ void run(const Flags& flags) {
   fmt::print("{}\n", to_string(nvidia_table(gpus)));
   json["trees"] = trees(8);
   json["deadlock"] = deadlock();
-  if (!flags.json.empty()) write_file(flags.json, json.dump(2) + "\n");
+  return json;
 }
 
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Flags flags;
-  aisc::CommandLine line(
-      "What collectives cost, by formula and followed step by step, and which to choose.");
-  line.number("--ranks", flags.ranks, 2, 4096, "of the table over sizes");
-  line.number("--alpha", flags.alpha_us, 1e-6, 1e6, "microseconds of a message");
-  line.number("--beta", flags.gigabytes_per_second, 1e-6, 1e6, "GB/s of a link");
-  line.number("--gamma", flags.added_gigabytes_per_second, 1e-6, 1e6, "GB/s that a rank adds");
-  line.number("--most-messages", flags.most_messages, 1e3, 1e9,
-              "of a plan that is followed step by step; each takes 300 bytes of memory");
-  line.text("--json", flags.json, "also write all numbers to this file, for tools/plot");
-  line.given("--quick", flags.quick, "follows short plans only: shows that it works");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  if (flags.quick) flags.most_messages = std::min(flags.most_messages, 1e4);
-  aisc::run(flags);
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "demo_09_collectives: " << e.what() << "\n";
-  return 1;
+  return aisc::measuring_program(
+      argc, argv,
+      "What collectives cost, by formula and followed step by step, and which to choose.",
+      [&](aisc::CommandLine& line) {
+        line.number("--ranks", flags.ranks, 2, 4096, "of the table over sizes");
+        line.number("--alpha", flags.alpha_us, 1e-6, 1e6, "microseconds of a message");
+        line.number("--beta", flags.gigabytes_per_second, 1e-6, 1e6, "GB/s of a link");
+        line.number("--gamma", flags.added_gigabytes_per_second, 1e-6, 1e6,
+                    "GB/s that a rank adds");
+        line.number("--most-messages", flags.most_messages, 1e3, 1e9,
+                    "of a plan that is followed step by step; each takes 300 bytes of memory");
+        line.given("--quick", flags.quick, "follows short plans only: shows that it works");
+      },
+      [&] {
+        if (flags.quick) flags.most_messages = std::min(flags.most_messages, 1e4);
+        return aisc::run(flags);
+      });
 }

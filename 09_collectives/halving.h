@@ -1,6 +1,6 @@
 // Recursive halving and doubling: partners at distance q/2, q/4, ... 1, or the way back. log2 p
 // steps, and, since what is sent halves with each, no more bytes than a ring. Where p is not a
-// power of two, pairs fold first (compose.h: Fold). Thakur, Rabenseifner, Gropp 2005.
+// power of two, pairs fold first (fold.h). Thakur, Rabenseifner, Gropp 2005.
 #pragma once
 
 #include "common/comm/plan.h"

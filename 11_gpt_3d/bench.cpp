@@ -16,12 +16,10 @@
 #include "05_pipeline/simulate.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/emulated_run.h"
-#include "app/program.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 #include "common/core/median.h"
-#include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/polite_waits.h"
 #include "common/train/timeline.h"
@@ -263,23 +261,24 @@ Json row_of(const Form& form, Size size, const Measured& m, const Measured& coun
           {"computed", computed(form, size, computes)}};
 }
 
-int run(int argc, char** argv) {
-  CommandLine line(
-      "Training steps of char-10m (L6 C384 H6 V256 B8 T256) in F32 on one rank and on two, in "
-      "every "
-      "form of parallelism.");
-  std::string json, machine;
+struct Flags {
   int rounds = 1;
   bool quick = false;
-  line.number("--rounds", rounds, 1, 1000, "of all forms in turns; medians are shown");
-  line.given("--quick", quick, "a model that takes milliseconds, to see that all is there");
-  line.text("--machine", machine,
+  std::string machine;
+};
+
+void declare(CommandLine& line, Flags& flags) {
+  line.number("--rounds", flags.rounds, 1, 1000, "of all forms in turns; medians are shown");
+  line.given("--quick", flags.quick, "a model that takes milliseconds, to see that all is there");
+  line.text("--machine", flags.machine,
             "also say what a step takes in virtual time on this machine, a file of ./aisc doctor "
             "--profile");
-  line.text("--json", json, "also write all numbers to this file");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const Size size = quick ? Size::Quick : Size::Char10m;
-  const std::string computes = machine.empty() ? "limitless" : machine;
+}
+
+Json run(const Flags& flags) {
+  const int rounds = flags.rounds;
+  const Size size = flags.quick ? Size::Quick : Size::Char10m;
+  const std::string computes = flags.machine.empty() ? "limitless" : flags.machine;
   find_machine(computes);  // before what takes long
   omp_set_num_threads(2);
   const PoliteWaits waits(2);
@@ -312,14 +311,19 @@ int run(int argc, char** argv) {
           rows[0]["seconds"].get<double>() / rows.back()["seconds"].get<double>();
       print_measured(rows.back());
     }
-  print_computed(rows, !machine.empty());
-  if (!json.empty()) write_file(json, rows.dump(1) + "\n");
-  return 0;
+  print_computed(rows, !flags.machine.empty());
+  return rows;
 }
 
 }  // namespace
 }  // namespace aisc
 
 int main(int argc, char** argv) {
-  return aisc::run_program("bench_11_gpt_3d", [&] { return aisc::run(argc, argv); });
+  aisc::Flags flags;
+  return aisc::measuring_program(
+      argc, argv,
+      "Training steps of char-10m (L6 C384 H6 V256 B8 T256) in F32 on one rank and on two, in "
+      "every form of parallelism.",
+      [&](aisc::CommandLine& line) { aisc::declare(line, flags); },
+      [&] { return aisc::run(flags); });
 }

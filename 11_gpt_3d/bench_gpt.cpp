@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "app/emulated_run.h"
-#include "app/program.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 #include "common/core/median.h"
-#include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/polite_waits.h"
 #include "common/train/trainer.h"
@@ -181,47 +179,54 @@ void print(const nlohmann::ordered_json& r) {
   }
 }
 
-int run(int argc, char** argv) {
-  CommandLine line("Measures training steps of a GPT with random weights on this machine.");
+struct Flags {
   std::vector<std::string> configs, precisions, recomputes;
-  std::string json, profile;
+  std::string machine;
   int steps = 7, threads = 0;
-  line.texts("--config", configs,
+};
+
+void declare(CommandLine& line, Flags& flags) {
+  line.texts("--config", flags.configs,
              "gpt2-124m (L12 C768 H12 V50257 B4 T64), char-10m (L6 C384 H6 V256 B8 T256); default: "
              "both",
              {"gpt2-124m", "char-10m"});
-  line.texts("--precision", precisions, "default: both", {"f32", "bf16"});
-  line.texts("--recompute", recomputes,
+  line.texts("--precision", flags.precisions, "default: both", {"f32", "bf16"});
+  line.texts("--recompute", flags.recomputes,
              "what is computed again instead of kept, one after another; default: none",
              {"none", "core", "block", "every:2", "every:3"});
-  line.number("--steps", steps, 5, 1000, "measured steps, after 3 of warm-up");
-  line.number("--threads", threads, 0, std::max(64, 4 * available_cores()), "0: all cores");
-  line.text("--machine", profile,
+  line.number("--steps", flags.steps, 5, 1000, "measured steps, after 3 of warm-up");
+  line.number("--threads", flags.threads, 0, std::max(64, 4 * available_cores()), "0: all cores");
+  line.text("--machine", flags.machine,
             "also say what a step takes in virtual time on this machine, a file of ./aisc doctor "
             "--profile");
-  line.text("--json", json, "also write the rows to this file");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  if (configs.empty()) configs = {"gpt2-124m", "char-10m"};
-  if (precisions.empty()) precisions = {"f32", "bf16"};
-  if (recomputes.empty()) recomputes = {"none"};
-  if (!profile.empty()) find_machine(profile);  // before what takes long
-  if (threads == 0) threads = available_cores();
+}
+
+nlohmann::ordered_json run(Flags flags) {
+  if (flags.configs.empty()) flags.configs = {"gpt2-124m", "char-10m"};
+  if (flags.precisions.empty()) flags.precisions = {"f32", "bf16"};
+  if (flags.recomputes.empty()) flags.recomputes = {"none"};
+  if (!flags.machine.empty()) find_machine(flags.machine);  // before what takes long
+  const int threads = flags.threads == 0 ? available_cores() : flags.threads;
   omp_set_num_threads(threads);
   const PoliteWaits waits(threads);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const std::string& config : configs)
-    for (const std::string& precision : precisions)
-      for (const std::string& recompute : recomputes) {
-        rows.push_back(benchmark(config, precision, recompute, profile, threads, steps));
+  for (const std::string& config : flags.configs)
+    for (const std::string& precision : flags.precisions)
+      for (const std::string& recompute : flags.recomputes) {
+        rows.push_back(
+            benchmark(config, precision, recompute, flags.machine, threads, flags.steps));
         print(rows.back());
       }
-  if (!json.empty()) write_file(json, rows.dump(2) + "\n");
-  return 0;
+  return rows;
 }
 
 }  // namespace
 }  // namespace aisc
 
 int main(int argc, char** argv) {
-  return aisc::run_program("bench_gpt", [&] { return aisc::run(argc, argv); });
+  aisc::Flags flags;
+  return aisc::measuring_program(
+      argc, argv, "Measures training steps of a GPT with random weights on this machine.",
+      [&](aisc::CommandLine& line) { aisc::declare(line, flags); },
+      [&] { return aisc::run(flags); });
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -11,7 +10,7 @@
 
 #include "11_gpt_3d/measure_gpu.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 #include "common/core/median.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
@@ -269,9 +268,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  return aisc::run(argc, argv);
-} catch (const std::exception& e) {
-  std::cerr << "bench_gpu: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  return aisc::run_program("bench_gpu", [&] { return aisc::run(argc, argv); });
 }

@@ -15,9 +15,8 @@
 
 #include "11_gpt_3d/step_of.h"
 #include "app/plan.h"
-#include "app/program.h"
 #include "common/comm/launch.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 #include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/polite_waits.h"
@@ -164,16 +163,7 @@ Json shared_json() {
           {"ranks", std::move(ranks)}};
 }
 
-int run(int argc, char** argv) {
-  CommandLine line("Draws one step of training on several ranks, and what it takes in memory.");
-  int ranks = 2;
-  std::string svg, json;
-  line.number("--ranks", ranks, 1, 8, "that each hold the model");
-  line.text("--svg", svg, "also draw the step into this file");
-  line.text("--json", json,
-            "also run a step of dp 2, pp 2, tp 2 in virtual time and write it to this file, for "
-            "tools/plot");
-  if (const auto status = line.parse(argc, argv)) return *status;
+void run(int ranks, const std::string& svg) {
   const int threads = available_cores();
   const PoliteWaits waits(threads);
   for (const char* name : {"none", "core", "block", "every:2"}) {
@@ -187,13 +177,22 @@ int run(int argc, char** argv) {
     }
     fmt::print("{}\n", predicted(step, config, ranks));
   }
-  if (!json.empty()) write_file(json, shared_json().dump(1) + "\n");
-  return 0;
 }
 
 }  // namespace
 }  // namespace aisc
 
 int main(int argc, char** argv) {
-  return aisc::run_program("demo", [&] { return aisc::run(argc, argv); });
+  int ranks = 2;
+  std::string svg;
+  return aisc::measuring_program(
+      argc, argv, "Draws one step of training on several ranks, and what it takes in memory.",
+      [&](aisc::CommandLine& line) {
+        line.number("--ranks", ranks, 1, 8, "that each hold the model");
+        line.text("--svg", svg, "also draw the step into this file");
+      },
+      [&] {
+        aisc::run(ranks, svg);
+        return aisc::shared_json();
+      });
 }

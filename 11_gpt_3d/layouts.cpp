@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,8 +12,7 @@
 #include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/emulated_run.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -173,16 +171,10 @@ Json run(const std::string& name) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
-  std::string json, machine = "dgx-a100";
-  aisc::CommandLine line("All forms of parallelism on eight ranks beside each other.");
-  line.text("--machine", machine, "one of `./aisc machines`");
-  line.text("--json", json, "also write all numbers to this file");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const nlohmann::ordered_json all = aisc::run(machine);
-  if (!json.empty()) aisc::write_file(json, all.dump(1) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "layouts: " << e.what() << "\n";
-  return 1;
+int main(int argc, char** argv) {
+  std::string machine = "dgx-a100";
+  return aisc::measuring_program(
+      argc, argv, "All forms of parallelism on eight ranks beside each other.",
+      [&](aisc::CommandLine& line) { line.text("--machine", machine, "one of `./aisc machines`"); },
+      [&] { return aisc::run(machine); });
 }

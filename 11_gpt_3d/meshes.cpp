@@ -5,16 +5,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "11_gpt_3d/mesh_choices.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/emulated_run.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
-#include "common/core/system/files.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -57,20 +57,17 @@ int chunks_of(const Search& search, int pp, std::int64_t micro_batches) {
 
 std::vector<Candidate> candidates_of(const Search& search, const Machine& machine) {
   std::vector<Candidate> all;
-  for (int tp = 1; tp <= search.ranks; ++tp)
-    for (int pp = 1; pp * tp <= search.ranks; ++pp) {
-      if ((search.tp > 0 && tp != search.tp) || (search.pp > 0 && pp != search.pp)) continue;
-      if (search.ranks % (pp * tp) != 0 || search.model.heads % tp != 0 ||
-          search.model.layers % pp != 0)
-        continue;
-      const int dp = search.ranks / (pp * tp);
-      if (!are_alike({.dp = dp, .pp = pp, .tp = tp}, machine)) continue;
-      for (const std::int64_t samples : kMicroBatches) {
-        if (search.batch % (dp * samples) != 0) continue;
-        if (search.micro_batch > 0 && samples != search.micro_batch) continue;
-        all.push_back({dp, pp, tp, chunks_of(search, pp, search.batch / dp / samples), samples});
-      }
-    }
+  for (const auto& [dp, pp, tp, samples] :
+       mesh_choices({.ranks = search.ranks,
+       .layers = search.model.layers,
+       .heads = search.model.heads,
+       .batch = search.batch,
+       .samples = {std::begin(kMicroBatches), std::end(kMicroBatches)}})) {
+    if ((search.tp > 0 && tp != search.tp) || (search.pp > 0 && pp != search.pp)) continue;
+    if (search.micro_batch > 0 && samples != search.micro_batch) continue;
+    if (are_alike({.dp = dp, .pp = pp, .tp = tp}, machine))
+      all.push_back({dp, pp, tp, chunks_of(search, pp, search.batch / dp / samples), samples});
+  }
   return all;
 }
 
@@ -186,28 +183,24 @@ Json run(const Search& search) {
 }  // namespace
 }  // namespace aisc
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   aisc::Search search;
-  std::string json;
-  aisc::CommandLine line("Every mesh for a GPT on a machine, from the fastest.");
-  line.text("--machine", search.machine, "one of `./aisc machines`");
-  line.number("--ranks", search.ranks, 1, 4096, "devices");
-  line.number("--batch", search.batch, 1, 1 << 20, "samples of a step, of all ranks");
-  line.number("--layers", search.model.layers, 1, 4096, "blocks of the model");
-  line.number("--width", search.model.width, 1, 1 << 20, "columns of the model");
-  line.number("--heads", search.model.heads, 1, 1 << 20, "of attention");
-  line.number("--context", search.model.context, 1, 1 << 20, "tokens of a sample");
-  line.number("--vocabulary", search.model.vocabulary, 1, 1 << 24, "tokens that there are");
-  line.number("--tp", search.tp, 0, 4096, "only these ranks a layer; 0: all that divide");
-  line.number("--pp", search.pp, 0, 4096, "only these ranks a pipeline; 0: all that divide");
-  line.number("--micro-batch", search.micro_batch, 0, 8, "only these samples; 0: 1, 2, 4 and 8");
-  line.number("--turns", search.turns, 0, 4096, "of the pipeline that are run; 0: all");
-  line.text("--json", json, "also write all numbers to this file");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  const nlohmann::ordered_json all = aisc::run(search);
-  if (!json.empty()) aisc::write_file(json, all.dump(1) + "\n");
-  return 0;
-} catch (const std::exception& e) {
-  std::cerr << "meshes: " << e.what() << "\n";
-  return 1;
+  return aisc::measuring_program(
+      argc, argv, "Every mesh for a GPT on a machine, from the fastest.",
+      [&](aisc::CommandLine& line) {
+        line.text("--machine", search.machine, "one of `./aisc machines`");
+        line.number("--ranks", search.ranks, 1, 4096, "devices");
+        line.number("--batch", search.batch, 1, 1 << 20, "samples of a step, of all ranks");
+        line.number("--layers", search.model.layers, 1, 4096, "blocks of the model");
+        line.number("--width", search.model.width, 1, 1 << 20, "columns of the model");
+        line.number("--heads", search.model.heads, 1, 1 << 20, "of attention");
+        line.number("--context", search.model.context, 1, 1 << 20, "tokens of a sample");
+        line.number("--vocabulary", search.model.vocabulary, 1, 1 << 24, "tokens that there are");
+        line.number("--tp", search.tp, 0, 4096, "only these ranks a layer; 0: all that divide");
+        line.number("--pp", search.pp, 0, 4096, "only these ranks a pipeline; 0: all that divide");
+        line.number("--micro-batch", search.micro_batch, 0, 8,
+                    "only these samples; 0: 1, 2, 4 and 8");
+        line.number("--turns", search.turns, 0, 4096, "of the pipeline that are run; 0: all");
+      },
+      [&] { return aisc::run(search); });
 }

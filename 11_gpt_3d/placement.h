@@ -13,8 +13,8 @@ namespace aisc {
 enum class MeshDirection { Tensor, Data, Pipeline };
 std::string to_string(MeshDirection direction);  // "tp", "dp", "pp"
 int degree(const MeshShape& shape, MeshDirection direction);
-int& index(MeshPlace& place, MeshDirection direction);
-int index(const MeshPlace& place, MeshDirection direction);
+int& coordinate(MeshPlace& place, MeshDirection direction);
+int coordinate(const MeshPlace& place, MeshDirection direction);
 
 // The directions from the fastest: the index in the first grows from each rank to the next. Mesh
 // has tp, dp, pp, as Megatron-LM has: the groups that talk most lie inside a node.

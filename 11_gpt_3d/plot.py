@@ -3,9 +3,9 @@
 The step, of demo_11_gpt_3d's numbers; forms, placement and papers, of layouts' numbers and of the
 table in docs/results/papers.md:
 
-       build/release/11_gpt_3d/demo_11_gpt_3d --json step.json
+       ./aisc demo 11 --json step.json
        tools/plot 11 step.json 11_gpt_3d/figures
-       build/release/11_gpt_3d/layouts --json layouts.json
+       ./aisc demo 11 layouts --json layouts.json
        tools/plot 11 layouts.json 11_gpt_3d/figures
 """
 import pathlib
@@ -13,7 +13,8 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from plot_step import COMMUNICATION, DIM, FRAME, TEXT, step_figure  # noqa: E402
+from plot_step import step_figure  # noqa: E402
+from timelines import COMMUNICATION, DIM, FRAME, TEXT  # noqa: E402
 
 PURPOSES = {"weights": "#56B4E9", "gradients": "#D55E00", "optimizer": "#CC79A7",
             "activations": "#B8C0CA"}

@@ -1,7 +1,5 @@
 """A step on eight ranks, with one token and one gradient: of demo_11_gpt_3d's numbers, for plot.py."""
-FORWARD, BACKWARD, COMMUNICATION, IDLE = "#0072B2", "#009E73", "#E69F00", "#ffffff"
-UPDATE = "#CC79A7"  # norm, clipping and AdamW
-DIM, TEXT, FRAME = "#5f6b7a", "#1f2933", "#d5d9de"
+from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, FRAME, IDLE, TEXT, UPDATE
 
 BAR, STRIP, PITCH, GUTTER = 0.56, 0.2, 1.0, 0.82  # heights, in rows
 

@@ -6,11 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "app/program.h"
-#include "app/terminal_text.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
+#include "common/core/flags/terminal_text.h"
 #include "common/data/corpus.h"
 #include "common/data/tokens.h"
 #include "formats/documents.h"

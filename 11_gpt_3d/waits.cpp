@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "11_gpt_3d/waits_report.h"
-#include "app/program.h"
 #include "common/core/error.h"
-#include "common/core/flags/command_line.h"
+#include "common/core/flags/program.h"
 
 namespace aisc {
 namespace {
@@ -30,21 +29,18 @@ std::vector<std::string> files_at(const std::string& path) {
   return files;
 }
 
-int run(int argc, char** argv) {
-  CommandLine line(
-      "waits reads traces (trace.json, or a run's folder with those of all ranks) and says\n"
-      "which rank waits for which, and where to look. ./aisc train --trace N records the calls\n"
-      "of N steps from the second on: all up to the one that stands still.");
-  std::string path;
-  line.required("trace", path, "trace.json, or the folder of a run");
-  if (const auto status = line.parse(argc, argv)) return *status;
-  fmt::print("{}", waits_report(files_at(path)));
-  return 0;
-}
-
 }  // namespace
 }  // namespace aisc
 
 int main(int argc, char** argv) {
-  return aisc::run_program("waits", [&] { return aisc::run(argc, argv); });
+  std::string path;
+  return aisc::program(
+      argc, argv,
+      "waits reads traces (trace.json, or a run's folder with those of all ranks) and says\n"
+      "which rank waits for which, and where to look. ./aisc train --trace N records the calls\n"
+      "of N steps from the second on: all up to the one that stands still.",
+      [&](aisc::CommandLine& line) {
+        line.required("trace", path, "trace.json, or the folder of a run");
+      },
+      [&] { fmt::print("{}", aisc::waits_report(aisc::files_at(path))); });
 }

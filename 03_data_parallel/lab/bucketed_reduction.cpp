@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/bucketed_reduction.cpp (stub 581bc5203315).
+// Yours to write; from 03_data_parallel/solution/bucketed_reduction.cpp (stub 86b8184028ee).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/bucketed_reduction.h"
 
@@ -10,7 +10,7 @@
 namespace aisc {
 
 BucketedReduction::BucketedReduction(const Rank& rank, const Model& model, ParameterStore& store,
-                                     std::vector<FlatRange> buckets, bool overlap)
+                                     std::vector<Range> buckets, bool overlap)
     : Reducer(rank, store),
       layers_(layer_units(model, store.units())),
       buckets_(std::move(buckets)),
@@ -24,7 +24,7 @@ void BucketedReduction::begin() {
 }
 
 void BucketedReduction::launch() {
-  const FlatRange& bucket = buckets_[launched_.size()];
+  const Range& bucket = buckets_[launched_.size()];
   launched_.push_back(rank().world.all_reduce(  // comm: a bucket of gradients
       store().grads().flat(bucket.begin, bucket.count())));
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/buckets.cpp (stub fbfbe8307638).
+// Yours to write; from 03_data_parallel/solution/buckets.cpp (stub 82bdd0375de6).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/buckets.h"
 
@@ -10,7 +10,7 @@
 
 namespace aisc {
 
-std::vector<FlatRange> bucket_layout(std::int64_t count, std::int64_t first, std::int64_t size) {
+std::vector<Range> bucket_layout(std::int64_t count, std::int64_t first, std::int64_t size) {
   if (first < 1 || size < 1)
     fail(fmt::format("buckets of {} and then {} elements, expected 1 or more", first, size));
   // LAB 03.3: bucket_layout
@@ -20,11 +20,12 @@ std::vector<FlatRange> bucket_layout(std::int64_t count, std::int64_t first, std
 }
 
 std::vector<std::vector<std::size_t>> units_of_buckets(const FlatLayout& layout,
-                                                       std::span<const FlatRange> buckets) {
+                                                       std::span<const Range> buckets) {
   std::vector<std::vector<std::size_t>> units(buckets.size());
+  // Two ranges overlap where each begins before the other ends.
   for (std::size_t b = 0; b < buckets.size(); ++b)
     for (std::size_t u = 0; u < layout.units().size(); ++u) {
-      const FlatRange& unit = layout.units()[u].range;
+      const Range& unit = layout.units()[u].range;
       if (unit.begin < buckets[b].end && buckets[b].begin < unit.end) units[b].push_back(u);
     }
   return units;

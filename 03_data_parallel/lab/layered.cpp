@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/layered.cpp (stub 045c161bfadd).
+// Yours to write; from 03_data_parallel/solution/layered.cpp (stub 01dd743c0c4e).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/layered.h"
 
@@ -17,22 +17,12 @@ struct OnItsWay {
   std::vector<Saved> saved;  // one a layer
 };
 
-void forward_layer(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
-  for (LayerHook* hook : hooks) hook->before_forward(layer, m.micro.pass);
-  m.x = model.layers[layer]->forward(std::move(m.x), m.saved[layer], m.micro.pass);
-  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-    (*hook)->after_forward(layer, m.micro.pass, m.saved[layer]);
+void forward(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
+  m.x = forward_layer(model, layer, std::move(m.x), m.saved[layer], m.micro.pass, hooks);
 }
 
-void backward_layer(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
-  for (LayerHook* hook : hooks) hook->before_backward(layer, m.micro.pass, m.saved[layer]);
-  m.x = model.layers[layer]->backward(std::move(m.x), m.saved[layer], m.micro.pass);
-  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-    (*hook)->after_backward(layer, m.micro.pass);
-}
-
-void complete(std::size_t layer, Hooks hooks) {
-  for (LayerHook* hook : hooks) hook->complete(layer);
+void backward(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
+  m.x = backward_layer(model, layer, std::move(m.x), m.saved[layer], m.micro.pass, hooks);
 }
 
 // The loss of micro-batch m, whose x becomes the gradient of the last layer's output.
@@ -62,8 +52,9 @@ double layered(const Rank& rank, const Model& model, std::int64_t count, const R
   const auto span = rank.trace.span("other", "layered");
   std::vector<OnItsWay> all = read_all(model, count, read);
   // LAB 03.6: layered
-  // forward_layer, turn_round, backward_layer and complete, above, do it for one layer and one
-  // micro-batch. Return the sum of what turn_round returns.
+  // forward, turn_round and backward, above, do it for one layer and one micro-batch;
+  // complete_layer(layer, hooks) says that a layer's gradients are final. Return the sum of what
+  // turn_round returns.
   throw NotImplemented("lab 03.6: layered", __FILE__, __LINE__);
   // END LAB 03.6
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/signs.cpp (stub 32e2c3831850).
+// Yours to write; from 03_data_parallel/solution/signs.cpp (stub 5ce9e3adf2d1).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/signs.h"
 
@@ -65,6 +65,7 @@ void charge(Device& device, const char* what, std::int64_t n, double flops, doub
 double sum_of_sizes(std::span<const float> x) {
   std::array<double, 8> sums{};
   std::size_t i = 0;
+  // Eight sums that do not wait for each other; afterwards fewer than eight numbers are left.
   for (; i + 8 <= x.size(); i += 8)
     for (std::size_t k = 0; k < 8; ++k) sums[k] += std::abs(x[i + k]);
   for (; i < x.size(); ++i) sums[0] += std::abs(x[i]);
@@ -118,6 +119,7 @@ void mean_by_signs(const Rank& rank, View x, std::span<const std::int64_t> used,
   const std::int64_t blocks = n / kSignBlock, shard = blocks / size, first = ranks.rank() * shard;
   const auto used_of = [&](std::int64_t block) { return used[static_cast<std::size_t>(block)]; };
 
+  // Each rank is the server of a shard. First signs of this rank's numbers go to all servers ...
   const Packed mine(blocks, device), arrived(blocks, device);
   charge(device, "compress", n, 4, 16.125);
   each_block(meta ? 0 : blocks, [&](std::int64_t b) {
@@ -131,6 +133,8 @@ void mean_by_signs(const Rank& rank, View x, std::span<const std::int64_t> used,
     bits.wait();
   }
 
+  // ... then the mean of what all workers sent of the own shard is compressed again, with an error
+  // of its own, and goes to all.
   const Packed mean(shard, device), means(blocks, device);
   charge(device, "average", n, 2, 0.125);
   charge(device, "compress", n / size, 4, 16.125);

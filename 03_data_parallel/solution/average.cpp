@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/ops/ops.h"
@@ -18,13 +19,12 @@ void require_equal_weights(Communicator& ranks, ConstView weights) {
   CpuDevice host;
   Tensor copy(weights.shape(), weights.dtype(), host);
   host.copy(copy, weights);
-  const std::uint64_t mine = checksum({static_cast<const std::uint8_t*>(copy.view().raw()),
-                                       static_cast<std::size_t>(copy.bytes())});
-  Tensor own({1}, DType::I64, host), all({ranks.size()}, DType::I64, host);
-  own.values<std::int64_t>()[0] = static_cast<std::int64_t>(mine);
-  ranks.all_gather(own, all).wait();  // comm: 8 bytes of each rank
-  for (int rank = 1; rank < ranks.size(); ++rank)
-    if (all.values<std::int64_t>()[static_cast<std::size_t>(rank)] != all.values<std::int64_t>()[0])
+  const auto mine =
+      static_cast<std::int64_t>(checksum({static_cast<const std::uint8_t*>(copy.view().raw()),
+                                          static_cast<std::size_t>(copy.bytes())}));
+  const auto all = all_numbers(ranks, {&mine, 1});  // comm: 8 bytes of each rank
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
       fail(
           fmt::format("rank {} has other weights than rank 0: nobody broadcast them, or a rank "
                       "updated its own differently",
@@ -44,11 +44,7 @@ void average_by_tokens(Communicator& ranks, View gradients, std::int64_t tokens)
   // LAB 03.2: average_by_tokens
   // > First all ranks have to know how many tokens there are. A rank without tokens has no
   // > gradient: 0 * NaN is NaN.
-  CpuDevice host;
-  Tensor all({1}, DType::I64, host);
-  all.values<std::int64_t>()[0] = tokens;
-  ranks.all_reduce(all).wait();  // comm: 8 bytes, the tokens of all ranks
-  const std::int64_t total = all.values<std::int64_t>()[0];
+  const std::int64_t total = sum_of_all(ranks, tokens);  // comm: 8 bytes, the tokens of all ranks
   if (total == 0) fail("average_by_tokens: no rank has a token");
   if (tokens == 0)
     gradients.device().zero(gradients);
@@ -59,11 +55,7 @@ void average_by_tokens(Communicator& ranks, View gradients, std::int64_t tokens)
 }
 
 double root_mean_square(Communicator& ranks, double x) {
-  double mean = x * x / ranks.size();
-  CpuDevice host;
-  const View sum(&mean, {1}, DType::F64, host);
-  ranks.all_reduce(sum).wait();  // comm: 8 bytes
-  return std::sqrt(mean);
+  return std::sqrt(sum_of_all(ranks, x * x / ranks.size()));  // comm: 8 bytes
 }
 
 }  // namespace aisc

@@ -6,7 +6,7 @@
 namespace aisc {
 
 BucketedReduction::BucketedReduction(const Rank& rank, const Model& model, ParameterStore& store,
-                                     std::vector<FlatRange> buckets, bool overlap)
+                                     std::vector<Range> buckets, bool overlap)
     : Reducer(rank, store),
       layers_(layer_units(model, store.units())),
       buckets_(std::move(buckets)),
@@ -20,7 +20,7 @@ void BucketedReduction::begin() {
 }
 
 void BucketedReduction::launch() {
-  const FlatRange& bucket = buckets_[launched_.size()];
+  const Range& bucket = buckets_[launched_.size()];
   launched_.push_back(rank().world.all_reduce(  // comm: a bucket of gradients
       store().grads().flat(bucket.begin, bucket.count())));
 }

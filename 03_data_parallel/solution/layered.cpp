@@ -15,22 +15,12 @@ struct OnItsWay {
   std::vector<Saved> saved;  // one a layer
 };
 
-void forward_layer(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
-  for (LayerHook* hook : hooks) hook->before_forward(layer, m.micro.pass);
-  m.x = model.layers[layer]->forward(std::move(m.x), m.saved[layer], m.micro.pass);
-  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-    (*hook)->after_forward(layer, m.micro.pass, m.saved[layer]);
+void forward(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
+  m.x = forward_layer(model, layer, std::move(m.x), m.saved[layer], m.micro.pass, hooks);
 }
 
-void backward_layer(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
-  for (LayerHook* hook : hooks) hook->before_backward(layer, m.micro.pass, m.saved[layer]);
-  m.x = model.layers[layer]->backward(std::move(m.x), m.saved[layer], m.micro.pass);
-  for (auto hook = hooks.rbegin(); hook != hooks.rend(); ++hook)
-    (*hook)->after_backward(layer, m.micro.pass);
-}
-
-void complete(std::size_t layer, Hooks hooks) {
-  for (LayerHook* hook : hooks) hook->complete(layer);
+void backward(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
+  m.x = backward_layer(model, layer, std::move(m.x), m.saved[layer], m.micro.pass, hooks);
 }
 
 // The loss of micro-batch m, whose x becomes the gradient of the last layer's output.
@@ -60,21 +50,22 @@ double layered(const Rank& rank, const Model& model, std::int64_t count, const R
   const auto span = rank.trace.span("other", "layered");
   std::vector<OnItsWay> all = read_all(model, count, read);
   // LAB 03.6: layered
-  // > forward_layer, turn_round, backward_layer and complete, above, do it for one layer and one
-  // > micro-batch. Return the sum of what turn_round returns.
+  // > forward, turn_round and backward, above, do it for one layer and one micro-batch;
+  // > complete_layer(layer, hooks) says that a layer's gradients are final. Return the sum of what
+  // > turn_round returns.
   const std::size_t last = model.layers.size() - 1;
   for (std::size_t layer = 0; layer < last; ++layer)
-    for (OnItsWay& m : all) forward_layer(model, layer, m, hooks);
+    for (OnItsWay& m : all) forward(model, layer, m, hooks);
   double loss = 0;
   for (OnItsWay& m : all) {
-    forward_layer(model, last, m, hooks);
+    forward(model, last, m, hooks);
     loss += turn_round(model, m, loss_factor);
-    backward_layer(model, last, m, hooks);
+    backward(model, last, m, hooks);
   }
-  complete(last, hooks);
+  complete_layer(last, hooks);
   for (std::size_t layer = last; layer-- > 0;) {
-    for (OnItsWay& m : all) backward_layer(model, layer, m, hooks);
-    complete(layer, hooks);
+    for (OnItsWay& m : all) backward(model, layer, m, hooks);
+    complete_layer(layer, hooks);
   }
   return loss;
   // END LAB 03.6

@@ -11,9 +11,9 @@ namespace aisc {
 Loader::Loader(const Rank& rank, const TrainConfig& config, std::int64_t ahead)
     : rank_(rank), batch_(config.batch), ahead_(static_cast<std::size_t>(ahead)) {
   if (ahead < 1) fail(fmt::format("loader: {} micro-batches ahead, expected 1 or more", ahead));
-  const SampleRange mine = part_of({0, batch_}, rank.world.rank(), rank.world.size());
+  const Range mine = share_of(batch_, rank.world.rank(), rank.world.size());
   for (std::int64_t m = 0; m < config.micro_batches; ++m)
-    own_.push_back(part_of(mine, m, config.micro_batches));
+    own_.push_back(share_of(mine, m, config.micro_batches));
 }
 
 Loader::~Loader() { end(); }
@@ -36,7 +36,7 @@ void Loader::end() {
 void Loader::load(std::int64_t batch_begin) {
   try {
     for (;; batch_begin += batch_)
-      for (const SampleRange& part : own_) {
+      for (const Range& part : own_) {
         const double begin = rank_.clock.now();
         Batch batch = data_->batch(host_, batch_begin + part.begin, part.count());
         rank_.trace.add("loader", "batch", begin, rank_.clock.now());
@@ -49,6 +49,7 @@ void Loader::load(std::int64_t batch_begin) {
 }
 
 Batch Loader::read(const BatchSampler& data, std::int64_t first_sample, std::int64_t count) {
+  // Who asks for another place than the thread has gone on to begins anew: a run that is resumed.
   if (next_batch_ < 0 || first_sample != next_batch_ + own_[next_].begin) begin(data, first_sample);
   if (count != own_[next_].count())
     fail(fmt::format("loader: {} samples asked for, micro-batch {} has {}", count, next_,
@@ -57,6 +58,7 @@ Batch Loader::read(const BatchSampler& data, std::int64_t first_sample, std::int
     next_ = 0;
     next_batch_ += batch_;
   }
+  // Empty: the thread has closed the queue, behind what it had made before it failed.
   const std::optional<Batch> loaded = queue_->pop();
   if (!loaded) std::rethrow_exception(failure_);
   Batch batch{Tensor(loaded->tokens.shape(), DType::I32, rank_.device),
@@ -77,6 +79,8 @@ std::vector<double> stalls(const std::vector<double>& load, const std::vector<do
                            std::size_t prefetch) {
   std::vector<double> waited, taken;
   double loaded = 0, over = 0;
+  // Before turn i: batch i - 1 was there at `loaded`, step i - 1 is over at `over`. The loader
+  // begins the next batch when it has room: where batch i - 1 - prefetch was taken from the queue.
   for (std::size_t i = 0; i < load.size(); ++i) {
     if (prefetch == 0)
       loaded = over;

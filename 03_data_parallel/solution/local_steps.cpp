@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "03_data_parallel/average.h"
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/train/trainer.h"
 
@@ -50,6 +51,7 @@ void LocalSteps::updated() {
   // > averaged and the weights are not; ops::cast() rounds each from its master.
   if (optimizer().steps() % options_.average_every != 0) return;
   bool has_masters = false;
+  // Moments and masters, on all ranks in the same order: each average is collective.
   for (const Optimizer::State& state : optimizer().state()) {
     average(state.value);
     if (!state.name.ends_with("/master")) continue;
@@ -63,7 +65,7 @@ void LocalSteps::updated() {
 StepParts local_steps(std::int64_t average_every, std::int64_t batch) {
   StepParts parts;
   parts.reducer = [=](const Rank& rank, const Model&, ParameterStore& store) {
-    const SampleRange mine = part_of({0, batch}, rank.world.rank(), rank.world.size());
+    const Range mine = share_of(batch, rank.world.rank(), rank.world.size());
     return std::make_unique<LocalSteps>(
         rank, store,
         LocalOptions{
@@ -80,12 +82,10 @@ double divergence(Communicator& ranks, ConstView weights) {
   ops::cast(own, copy);
   ops::scale(mean, own, 1.0 / ranks.size());
   ranks.all_reduce(mean).wait();  // comm: a part of the mean weights
-  double largest[] = {0};
+  double largest = 0;
   for (std::int64_t i = 0; i < own.count(); ++i)
-    largest[0] = std::max(largest[0], std::abs(own.data<double>()[i] - mean.data<double>()[i]));
-  const View all(largest, {1}, DType::F64, host);
-  ranks.all_reduce(all, ReduceOp::Max).wait();  // comm: 8 bytes
-  return largest[0];
+    largest = std::max(largest, std::abs(own.data<double>()[i] - mean.data<double>()[i]));
+  return sum_of_all(ranks, largest, ReduceOp::Max);  // comm: 8 bytes
 }
 
 }  // namespace aisc

@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub 8c24caa01da4).
+// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub 2ca61441c98d).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/gather_schedule.h"
 
@@ -43,6 +43,7 @@ std::vector<UnitList> reads_by_turn(std::span<const LayerUnits> layers,
 std::int64_t distance(const std::vector<UnitList>& reads, std::size_t turn, std::size_t unit,
                       std::span<const std::int64_t> counts) {
   UnitList between;
+  // Up to the next turn that uses the unit: `between` are the units that are used before.
   for (std::size_t next = turn + 1; next < reads.size(); ++next) {
     if (contains(reads[next], unit)) return elements(between, counts);
     for (const std::size_t other : reads[next])
@@ -59,6 +60,7 @@ bool is_used_after(const std::vector<UnitList>& reads, std::size_t turn, std::si
 // The units of the next `layers` turns that read any, each once, in their order.
 UnitList next_units(const std::vector<UnitList>& reads, std::size_t turn, int layers) {
   UnitList next;
+  // Turns that read nothing, a dropout's, are no layers to look ahead to.
   for (std::size_t t = turn + 1; t < reads.size() && layers > 0; ++t) {
     if (reads[t].empty()) continue;
     --layers;
@@ -99,6 +101,7 @@ GatherSchedule gather_schedule(std::span<const LayerUnits> layers,
   options.validate();
   const std::vector<UnitList> reads = reads_by_turn(layers, counts, options.persist, turns);
   GatherSchedule schedule;
+  // Each turn's list follows from the one before it, so that all ranks come to the same lists.
   for (std::size_t turn = 0; turn < reads.size(); ++turn) {
     if (const std::int64_t own = elements(reads[turn], counts); own > options.live)
       fail(

@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub 698005837c25).
+// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub c17f00d0c0b3).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/scattered_gradients.h"
 
@@ -34,7 +34,7 @@ void ScatteredGradients::bind(std::size_t unit) {
 
 View ScatteredGradients::shard(std::size_t unit) const {
   const int ranks = rank_.world.size();
-  const FlatRange own = own_range(store_.layout(), unit, ranks);
+  const Range own = own_range(store_.layout(), unit, ranks);
   if (options_.frees) return shards_.view().flat(own.begin, own.count());
   return store_.grads(unit).flat(rank_.world.rank() * own.count(), own.count());
 }
@@ -71,6 +71,8 @@ void ScatteredGradients::reduce_in_buckets(ConstView whole, View to, ops::Into i
   const std::int64_t part = to.count(), most = options_.bucket / ranks;
   const Tensor in({options_.bucket}, to.dtype(), rank_.device, Purpose::Communication);
   const Tensor out({most}, to.dtype(), rank_.device, Purpose::Communication);
+  // Before each turn the first `begin` elements of every rank's part are sums in `to`. One buffer
+  // is used again and again: so each bucket is waited for before the next is copied together.
   for (std::int64_t begin = 0; begin < part; begin += most) {
     const std::int64_t n = std::min(most, part - begin);
     for (int r = 0; r < ranks; ++r)

@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/shards.cpp (stub 75c200c2afd2).
+// Yours to write; from 04_sharding/solution/shards.cpp (stub db2d43a1139e).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/shards.h"
 
@@ -8,8 +8,8 @@
 
 namespace aisc {
 
-FlatRange own_range(const FlatLayout& layout, std::size_t unit, int ranks) {
-  const FlatRange& whole = layout.units().at(unit).range;
+Range own_range(const FlatLayout& layout, std::size_t unit, int ranks) {
+  const Range& whole = layout.units().at(unit).range;
   return {whole.begin / ranks, whole.end / ranks};
 }
 
@@ -17,8 +17,8 @@ std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatL
                                      int rank, int ranks) {
   std::vector<ShardPiece> pieces;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    const std::vector<FlatRange>& places = layout.units()[u].parameters;
-    const FlatRange shard = layout.shard(u, rank), own = own_range(layout, u, ranks);
+    const std::vector<Range>& places = layout.units()[u].parameters;
+    const Range shard = layout.shard(u, rank), own = own_range(layout, u, ranks);
     // LAB 04.1: what lies in a shard
     // units[u].parameters[i] takes places[i] of the flat buffer of all units, your shard takes
     // `shard` of it. The piece that both have in common, if there is one, is yours. Which element

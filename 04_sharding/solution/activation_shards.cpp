@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "common/core/error.h"
 
@@ -20,7 +21,10 @@ bool ActivationShards::is_cut(const Tensor& tensor) const {
 
 // Parts have the same length on all ranks: the whole is padded at its end, where it does not
 // divide. 5 elements on 4 ranks: 0 1 | 2 3 | 4 . | . .
-Tensor ActivationShards::part_of(const Tensor& whole) const {
+Tensor ActivationShards::shard_of(const Tensor& whole) const {
+  // LAB 04.7: shard_of
+  // > The device copies parts of flat views: whole.view().flat(begin, count). Which ranks have
+  // fewer > elements than a part has room for, or none? What they do not use is zero.
   const std::int64_t n = group_.size(), count = whole.count(), length = (count + n - 1) / n;
   const std::int64_t begin = std::min(count, group_.rank() * length);
   const std::int64_t used = std::min(length, count - begin);
@@ -28,10 +32,14 @@ Tensor ActivationShards::part_of(const Tensor& whole) const {
   if (used < length) whole.device().zero(part);
   if (used > 0) whole.device().copy(part.view().flat(0, used), whole.view().flat(begin, used));
   return part;
+  // END LAB 04.7
 }
 
 Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const {
   const auto span = rank_.trace.span("communication", "gather checkpoint");
+  // LAB 04.7: whole_of
+  // > Where the parts are no more elements than the whole, they can be gathered where they belong;
+  // > else in a tensor of their own (Purpose::Communication), of which the padding is left out.
   const std::int64_t padded = part.count() * group_.size();
   Tensor whole(shape, part.dtype(), part.device());
   if (padded == whole.count()) {
@@ -42,6 +50,7 @@ Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const 
   group_.all_gather(part, all).wait();  // comm: (n-1)/n of the padded tensor, a part to each rank
   part.device().copy(whole.view().reshaped({whole.count()}), all.view().flat(0, whole.count()));
   return whole;
+  // END LAB 04.7
 }
 
 void ActivationShards::after_forward(std::size_t layer, const Pass& pass, Saved& saved) {
@@ -54,7 +63,7 @@ void ActivationShards::after_forward(std::size_t layer, const Pass& pass, Saved&
     if (!is_cut(tensors[i])) continue;
     const auto [found, is_first] = first_with.try_emplace(tensors[i].view().raw(), i);
     cut.cuts.push_back({i, found->second, tensors[i].shape()});
-    tensors[i] = is_first ? part_of(tensors[i]) : tensors[found->second].share();
+    tensors[i] = is_first ? shard_of(tensors[i]) : tensors[found->second].share();
   }
   layers_.insert_or_assign({layer, pass.micro_batch}, std::move(cut));
 }
@@ -70,6 +79,13 @@ void ActivationShards::before_backward(std::size_t layer, const Pass& pass, Save
   for (const Cut& c : cut.cuts)  // the first of a storage comes before those that share it
     tensors[c.index] = c.first == c.index ? whole_of(tensors[c.index], c.shape)
                                           : tensors[c.first].share().reshaped(c.shape);
+}
+
+StepParts shard_activations(StepParts parts, const ActivationShardOptions& options) {
+  parts.hooks.push_back([options](const Rank& rank, Mesh& mesh) {
+    return std::make_unique<ActivationShards>(rank, mesh.tp(), options);
+  });
+  return parts;
 }
 
 }  // namespace aisc

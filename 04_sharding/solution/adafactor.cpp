@@ -10,7 +10,7 @@
 namespace aisc {
 namespace {
 
-using adafactor::has_numbers, adafactor::index, adafactor::kVectorRow, adafactor::Part;
+using adafactor::has_numbers, adafactor::kVectorRow, adafactor::Part;
 
 bool is_matrix(const Shape& shape) { return shape.rank() == 2 && shape[0] > 1 && shape[1] > 1; }
 
@@ -138,6 +138,7 @@ void Adafactor::do_step(const OptimizerStep& options, std::int64_t step) {
   const double rho =
       options_.step == Step::Scheduled ? options.learning_rate : std::min(1e-2, 1 / std::sqrt(t));
   const Tensor sums = Tensor::zeros(moment_.shape(), moment_.dtype(), device_, Purpose::Workspace);
+  // First pass over the gradients: squares into rows and columns, vectors into their own average.
   each_part(sums, scale, {.flops = 5, .moments = 2},
             [&]<class S, class G, class T>(std::size_t i, Part<S, G, T> part) {
               const S eps1 = static_cast<S>(options_.eps1);
@@ -152,6 +153,8 @@ void Adafactor::do_step(const OptimizerStep& options, std::int64_t step) {
   factor(sums, beta2, factors);
   const Tensor squares = Tensor::zeros({static_cast<std::int64_t>(wholes_.size()), 2}, DType::F64,
                                        device_, Purpose::Workspace);  // (P, 2): of U and X
+  // Second pass: of each parameter the squares of update U and weights X, which its clipping and
+  // its step need whole.
   each_part(factors, scale, {.flops = 7, .weights = 1, .moments = 1},
             [&](std::size_t i, const auto& part) {
               if (!wholes_[whole_of_[i]].counts) return;
@@ -161,6 +164,7 @@ void Adafactor::do_step(const OptimizerStep& options, std::int64_t step) {
             });
   add_up(squares);
 
+  // Third pass: U is computed once more, in place of being kept, and moves the weights.
   each_part(factors, scale, {.flops = 6, .weights = 2, .moments = 1, .copies = 1},
             [&]<class S, class G, class T>(std::size_t i, Part<S, G, T> part) {
               const double* const sum = squares.data<double>() + 2 * whole_of_[i];

@@ -8,11 +8,12 @@
 
 #include "04_sharding/adafactor.h"
 #include "04_sharding/adafactor_part.h"
+#include "common/comm/host_values.h"
 #include "common/core/error.h"
 
 namespace aisc {
 
-using adafactor::has_numbers, adafactor::index;
+using adafactor::has_numbers;
 
 void Adafactor::check() const {
   const auto& [clip, decay_power, eps1, eps2, weight_decay, step, slices, parts] = options_;
@@ -62,10 +63,8 @@ DType Adafactor::agree_on_type() const {
     found[wholes_.size()] += slices_[i].weight.dtype() == DType::F64 ? 1 : 0;
     ++found.back();
   }
-  CpuDevice host;
-  const View sums(found.data(), {static_cast<std::int64_t>(found.size())}, DType::I64, host);
   if (options_.slices == Slices::Divided)
-    rank_.world.all_reduce(sums).wait();  // comm: 8 bytes a parameter, once
+    sum_of_all(rank_.world, found);  // comm: 8 bytes a parameter, once
   for (std::size_t w = 0; w < wholes_.size(); ++w)
     if (const Parameter& p = *wholes_[w].parameter; found[w] != p.shape.count())
       fail(fmt::format("Adafactor: slices have {} elements of {}, expected each of its {} once",

@@ -41,6 +41,7 @@ std::vector<UnitList> reads_by_turn(std::span<const LayerUnits> layers,
 std::int64_t distance(const std::vector<UnitList>& reads, std::size_t turn, std::size_t unit,
                       std::span<const std::int64_t> counts) {
   UnitList between;
+  // Up to the next turn that uses the unit: `between` are the units that are used before.
   for (std::size_t next = turn + 1; next < reads.size(); ++next) {
     if (contains(reads[next], unit)) return elements(between, counts);
     for (const std::size_t other : reads[next])
@@ -57,6 +58,7 @@ bool is_used_after(const std::vector<UnitList>& reads, std::size_t turn, std::si
 // The units of the next `layers` turns that read any, each once, in their order.
 UnitList next_units(const std::vector<UnitList>& reads, std::size_t turn, int layers) {
   UnitList next;
+  // Turns that read nothing, a dropout's, are no layers to look ahead to.
   for (std::size_t t = turn + 1; t < reads.size() && layers > 0; ++t) {
     if (reads[t].empty()) continue;
     --layers;
@@ -109,6 +111,7 @@ GatherSchedule gather_schedule(std::span<const LayerUnits> layers,
   options.validate();
   const std::vector<UnitList> reads = reads_by_turn(layers, counts, options.persist, turns);
   GatherSchedule schedule;
+  // Each turn's list follows from the one before it, so that all ranks come to the same lists.
   for (std::size_t turn = 0; turn < reads.size(); ++turn) {
     if (const std::int64_t own = elements(reads[turn], counts); own > options.live)
       fail(

@@ -14,7 +14,7 @@ SlicedWeights::SlicedWeights(const Rank& rank, const ParameterStore& store)
                             Purpose::Parameters)) {}
 
 DividedWeights::Coming SlicedWeights::gather(std::size_t unit) {
-  const FlatRange own = own_range(layout_, unit, rank_.world.size());
+  const Range own = own_range(layout_, unit, rank_.world.size());
   Tensor whole({layout_.units()[unit].range.count()}, shards_.dtype(), rank_.device,
                Purpose::Parameters);
   Work arrival = rank_.world.all_gather(  // comm: the unit's weights, a shard from each rank
@@ -64,11 +64,11 @@ void GatheredWeights::free(std::size_t unit) {
   units_[unit].whole = false;
 }
 
-void GatheredWeights::turn_to(std::size_t layer, const Direction& direction) {
+void GatheredWeights::turn_to(std::size_t layer, const Turn& turn) {
   const std::size_t layers = plan_.reads.size();
   const std::vector<std::size_t>& wanted =
-      direction.training ? plan_.training[direction.backward ? 2 * layers - 1 - layer : layer]
-                         : plan_.evaluation[layer];
+      turn.training ? plan_.training[turn.backward ? 2 * layers - 1 - layer : layer]
+                    : plan_.evaluation[layer];
   const auto span = rank_.trace.span("communication", "weights");
   // LAB 04.3: gather, use, free
   // > First free(unit) each unit that is_whole(), is not wanted and does not persist
@@ -86,6 +86,7 @@ void GatheredWeights::turn_to(std::size_t layer, const Direction& direction) {
 }
 
 void GatheredWeights::release() {
+  // Memory first: what is freed here is where the next gathers go.
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
     if (is_whole(unit) && !units_[unit].persists) free(unit);
 }

@@ -56,7 +56,7 @@ std::vector<OptimizerSlice> Owners::slices() const {
     const FlatUnit& flat = store().layout().units()[u];
     for (std::size_t i = 0; i < flat.parameters.size(); ++i) {
       const Parameter& p = *store().units()[u].parameters[i];
-      const FlatRange& at = flat.parameters[i];
+      const Range& at = flat.parameters[i];
       const std::int64_t begin = at.begin - flat.range.begin;
       slices.push_back({.name = p.name,
                         .weight = parts_.own(u).flat(begin, at.count()),
@@ -84,6 +84,8 @@ void Owners::before_backward(std::size_t layer, const Pass& pass, Saved& /*saved
   if (pass.deferred)
     fail("owners: gradients are freed behind a layer: weight gradients cannot be deferred");
   weights_.turn_to(layer, {.backward = true});
+  // The owner's first gradients of a step are made where their sum is to be; later ones, and those
+  // of all other ranks, in memory that sum() frees.
   for (const std::size_t unit : layers_[layer].reads) {
     const bool in_place = is_mine(unit) && !sums_[unit].begun;
     if (!store().has_grads(unit))

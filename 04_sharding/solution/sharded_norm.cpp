@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "common/core/device.h"
+#include "common/comm/host_values.h"
 #include "common/ops/ops.h"
 
 namespace aisc {
@@ -10,13 +10,10 @@ namespace aisc {
 double norm_of_shards(Communicator& ranks, std::span<const ConstView> mine) {
   // LAB 04.5: the norm of all shards
   // > ops::sum_of_squares(x) is a double. Which number of each rank can be added up over the ranks:
-  // > its norm, or something else? The sum is taken on the host, of one double.
+  // > its norm, or something else? sum_of_all(ranks, x) adds up one double of each.
   double squares = 0;
   for (const ConstView& gradient : mine) squares += ops::sum_of_squares(gradient);
-  CpuDevice host;
-  const View sum(&squares, {1}, DType::F64, host);
-  ranks.all_reduce(sum).wait();  // comm: 8 bytes, the squares of all ranks' shards
-  return std::sqrt(squares);
+  return std::sqrt(sum_of_all(ranks, squares));  // comm: 8 bytes, the squares of all ranks' shards
   // END LAB 04.5
 }
 

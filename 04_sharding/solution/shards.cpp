@@ -4,8 +4,8 @@
 
 namespace aisc {
 
-FlatRange own_range(const FlatLayout& layout, std::size_t unit, int ranks) {
-  const FlatRange& whole = layout.units().at(unit).range;
+Range own_range(const FlatLayout& layout, std::size_t unit, int ranks) {
+  const Range& whole = layout.units().at(unit).range;
   return {whole.begin / ranks, whole.end / ranks};
 }
 
@@ -13,13 +13,15 @@ std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatL
                                      int rank, int ranks) {
   std::vector<ShardPiece> pieces;
   for (std::size_t u = 0; u < units.size(); ++u) {
-    const std::vector<FlatRange>& places = layout.units()[u].parameters;
-    const FlatRange shard = layout.shard(u, rank), own = own_range(layout, u, ranks);
+    const std::vector<Range>& places = layout.units()[u].parameters;
+    const Range shard = layout.shard(u, rank), own = own_range(layout, u, ranks);
     // LAB 04.1: what lies in a shard
     // > units[u].parameters[i] takes places[i] of the flat buffer of all units, your shard takes
     // > `shard` of it. The piece that both have in common, if there is one, is yours. Which element
     // > of the parameter is its first, and which of your own buffer, where the shard begins at
     // > own.begin?
+    // Pieces come in the order of the buffer; a shard that begins or ends inside of a parameter has
+    // a part of it, one that is padding alone has none.
     for (std::size_t i = 0; i < places.size(); ++i) {
       const std::int64_t begin = std::max(shard.begin, places[i].begin);
       const std::int64_t end = std::min(shard.end, places[i].end);

@@ -27,6 +27,8 @@ std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends) {
     const auto source = handovers.source_of({rank, i});
     return !source || is_done(*source);
   };
+  // Going on never takes away what another rank waits for. So the order of the ranks does not
+  // matter, and where a round moves nobody none can ever go on.
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < ranks; ++rank)

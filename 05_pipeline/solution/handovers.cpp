@@ -37,6 +37,8 @@ Handovers::Handovers(const Schedule& schedule)
     : schedule_(schedule),
       places_(stage_places(schedule)),
       positions_(2 * index(schedule.stages()) * index(schedule.micro_batches)) {
+  // Where each stage's forward and backward of a micro-batch stand in their rank's list: neighbours
+  // are found by that in one step.
   for (int rank = 0; rank < schedule.ranks(); ++rank)
     for (std::size_t i = 0; i < schedule.actions[index(rank)].size(); ++i) {
       const Action& a = action({rank, i});
@@ -69,6 +71,8 @@ std::optional<ActionAt> Handovers::neighbour(ActionAt at, int step) const {
 std::string circle_text(const Handovers& handovers, const std::vector<std::size_t>& done,
                         Sends sends, int rank) {
   std::vector<int> way;  // each rank waits for the next
+  // From each rank to the one that it waits for, until one comes again: from there on it is a
+  // circle.
   while (std::find(way.begin(), way.end(), rank) == way.end()) {
     way.push_back(rank);
     const auto wait = wait_of(handovers, done, sends, rank);

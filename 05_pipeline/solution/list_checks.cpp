@@ -24,6 +24,8 @@ void check_list(const Schedule& s, int rank, std::vector<std::string>& out) {
     out.push_back(fmt::format("rank {}: {} {}", rank, named(a), what));
   };
   std::vector<int> updated(index(s.chunks()), -1);  // the last micro-batch in an update
+  // `seen` has the actions before this one. F, B and W of a micro-batch are numbered 0, 1, 2: each
+  // needs the one before it.
   for (const Action& a : s.actions[index(rank)]) {
     if (a.micro_batch < 0 || a.micro_batch >= s.micro_batches || a.chunk < 0 ||
         a.chunk >= s.chunks()) {
@@ -93,6 +95,8 @@ std::vector<std::string> message_problems(const Handovers& handovers) {
         pairs[{kind, from->rank, rank}].received.push_back({rank, i});
     }
   std::vector<std::string> found;
+  // Messages between two ranks match first in first out: the k-th sent is the k-th received. The
+  // first that differs is told; the others of the pair would only follow from it.
   for (const auto& [pair, messages] : pairs)
     for (std::size_t k = 0; k < messages.sent.size(); ++k)
       if (messages.sent[k] != messages.received[k]) {

@@ -35,6 +35,7 @@ std::vector<std::int64_t> cut(std::span<const double> seconds, int stages) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> least(most + 1, std::vector<double>(layers + 1, kNever));
   least[0][layers] = 0;
+  // Row s from row s - 1: every end of the first stage is tried, `sum` are the seconds up to it.
   for (std::size_t s = 1; s <= most; ++s)
     for (std::size_t i = 0; i < layers; ++i) {
       double sum = 0;
@@ -44,6 +45,9 @@ std::vector<std::int64_t> cut(std::span<const double> seconds, int stages) {
       }
     }
   std::vector<std::int64_t> begins{0};
+  // Before each turn the begins of the first stages stand, and the layers from the last of them on
+  // can be cut over left + 1 stages without exceeding the least sum: the stage ends at the first
+  // layer from which on the rest still can.
   for (std::size_t left = most - 1; left > 0; --left) {
     auto end = static_cast<std::size_t>(begins.back());
     double sum = 0;

@@ -114,6 +114,8 @@ Tensor PipelineRank::forward_cached(const Tensor& tokens, KeyValueCache& cache, 
   const std::vector<StagePlace> places = stage_places(schedule());
   Communicator& links = *comms_.forward;
   Tensor x;
+  // Stage by stage, each rank where it has one: x is there before its stage, and goes to the rank
+  // of the next.
   for (std::size_t s = 0; s < places.size(); ++s) {
     if (places[s].rank != self_) continue;
     if (s == 0) x = tokens.share();

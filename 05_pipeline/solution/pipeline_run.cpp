@@ -6,7 +6,7 @@ namespace aisc {
 namespace {
 
 // Parts of the trace, which the report's picture of a step knows.
-const char* part_of(ActionKind kind) {
+const char* span_name(ActionKind kind) {
   switch (kind) {
     case ActionKind::Forward:
       return "forward";
@@ -70,7 +70,9 @@ PipelineRunReport PipelineRun::run(double loss_factor, const std::function<void(
   loss_factor_ = loss_factor;
   for (std::size_t i = 0; i < list_.size(); ++i) {
     const Action& a = list_[i];
-    const auto span = rank_.trace.span(part_of(a.kind), to_string(a, schedule().chunks()));
+    const auto span = rank_.trace.span(span_name(a.kind), to_string(a, schedule().chunks()));
+    // Sends do not wait, receives do: a rank stands still where its list runs ahead of its
+    // neighbours'.
     if (a.kind == ActionKind::Forward) forward(i, a);
     if (a.kind == ActionKind::Backward) backward(i, a);
     if (a.kind == ActionKind::WeightGradient) weight_gradient(a);

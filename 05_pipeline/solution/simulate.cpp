@@ -37,6 +37,8 @@ class Simulator {
  private:
   // The rank's first `count` actions.
   void run_to(int rank, std::size_t count) {
+    // done_ is a reference: input_seconds() may come back here for other ranks, and for this one
+    // only in a circle, which it refuses.
     for (std::size_t& i = done_[index(rank)]; i < count; ++i) {
       RankTimes& own = ranks_[index(rank)];
       const Action& action = handovers_.action({rank, i});

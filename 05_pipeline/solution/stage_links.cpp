@@ -22,13 +22,13 @@ StageLinks::StageLinks(const Rank& rank, StageComms& comms, const Handovers& han
   handed_over_.resize(actions);
   for (std::size_t i = 0; i < actions; ++i) {
     sources_.push_back(handovers.source_of({self_, i}));
-    if (sources_[i] && sources_[i]->rank != self_) direction(i).positions.push_back(i);
+    if (sources_[i] && sources_[i]->rank != self_) way(i).positions.push_back(i);
   }
   post(forward_);
   post(backward_);
 }
 
-StageLinks::Direction& StageLinks::direction(std::size_t position) {
+StageLinks::Way& StageLinks::way(std::size_t position) {
   return handovers_.action({self_, position}).kind == ActionKind::Forward ? forward_ : backward_;
 }
 
@@ -39,20 +39,20 @@ int StageLinks::stage_of(std::size_t position) const {
 }
 
 // A gradient is of this stage's output: of the next stage's input.
-void StageLinks::post(Direction& direction) {
-  if (direction.posted == direction.positions.size()) return;
-  const std::size_t position = direction.positions[direction.posted++];
+void StageLinks::post(Way& way) {
+  if (way.posted == way.positions.size()) return;
+  const std::size_t position = way.positions[way.posted++];
   const Action& a = handovers_.action({self_, position});
   const int stage = stage_of(position) + (a.kind == ActionKind::Forward ? 0 : 1);
   Tensor tensor(shape_(stage, a.micro_batch), dtype_, rank_.device);
-  Work work = direction.comm->recv(tensor, sources_[position]->rank);  // comm: b s h elements
-  direction.coming.push_back({std::move(tensor), std::move(work)});
+  Work work = way.comm->recv(tensor, sources_[position]->rank);  // comm: b s h elements
+  way.coming.push_back({std::move(tensor), std::move(work)});
 }
 
 Tensor StageLinks::receive(std::size_t position) {
   if (sources_[position]->rank == self_) return std::exchange(handed_over_[position], Tensor());
-  Direction& from = direction(position);
-  Direction::Coming next = std::move(from.coming.front());
+  Way& from = way(position);
+  Way::Coming next = std::move(from.coming.front());
   from.coming.pop_front();
   post(from);
   const auto span = rank_.trace.span("communication", "wait for a stage");
@@ -67,7 +67,7 @@ void StageLinks::send(std::size_t position, Tensor result) {
     handed_over_[target->position] = std::move(result);
     return;
   }
-  Direction& along = direction(position);
+  Way& along = way(position);
   const Device& device = rank_.device;
   if (device.kind() == DeviceKind::Meta) {  // nobody reads the memory, and nothing has to keep it
     along.sent.push_back(along.comm->send(result.view(), target->rank));  // comm: as below
@@ -89,9 +89,9 @@ void StageLinks::send(std::size_t position, Tensor result) {
 
 void StageLinks::finish() {
   const auto span = rank_.trace.span("communication", "wait for a stage");
-  for (Direction* direction : {&forward_, &backward_}) {
-    for (Work& work : direction->sent) work.wait();
-    direction->sent.clear();
+  for (Way* way : {&forward_, &backward_}) {
+    for (Work& work : way->sent) work.wait();
+    way->sent.clear();
   }
 }
 

@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/column_parallel.cpp (stub ab43fd4e6f09).
+// Yours to write; from 06_tensor_parallel/solution/column_parallel.cpp (stub 811e85434b42).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/column_parallel.h"
 
@@ -11,7 +11,7 @@ ColumnParallelLinear::ColumnParallelLinear(const Rank& rank, Communicator& tp,
                                            const std::string& name, std::int64_t in,
                                            std::int64_t out, double stddev, Linear::Gelu gelu)
     : Layer(rank, name), tp_(tp), gelu_(gelu) {
-  part_of(tp, name, "outputs", out);
+  even_share(tp, name, "outputs", out);
   weight_ = split_parameter(name + ".weight", {out, in}, 0, tp.rank(), tp.size(),
                             Init::normal(stddev), true);
   bias_ = split_parameter(name + ".bias", {out}, 0, tp.rank(), tp.size(), Init::constant(0), false);

@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/intensity.cpp (stub 2cb4a5b011e2).
+// Yours to write; from 06_tensor_parallel/solution/intensity.cpp (stub 4c0d88f8fbab).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/intensity.h"
 
@@ -40,13 +40,13 @@ std::int64_t most_ranks(const SplitProduct& product, double balance) {
   check(product);
   if (!(balance > 0))
     fail(fmt::format("split product: a balance of {} FLOPs a byte, expected more than 0", balance));
-  // LAB 06.8: how many ranks a product can use
+  // LAB 06.7: how many ranks a product can use
   // cost_of_part() above is what a rank computes and moves. Which of its bytes does p divide?
   // Write down FLOPs / bytes >= balance and solve it for p, then return the largest whole p;
   // sizes_of() has the numbers. Mind both ends: 0 where not even one rank has so many FLOPs a
   // byte, and no more ranks than there are columns, N.
-  throw NotImplemented("lab 06.8: how many ranks a product can use", __FILE__, __LINE__);
-  // END LAB 06.8
+  throw NotImplemented("lab 06.7: how many ranks a product can use", __FILE__, __LINE__);
+  // END LAB 06.7
 }
 
 }  // namespace aisc

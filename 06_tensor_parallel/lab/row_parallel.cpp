@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/row_parallel.cpp (stub 115f7b69d71a).
+// Yours to write; from 06_tensor_parallel/solution/row_parallel.cpp (stub 07eb30d2240b).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/row_parallel.h"
 
@@ -18,7 +18,7 @@ RowParallelLinear::RowParallelLinear(const Rank& rank, Communicator& tp, const s
         fmt::format("{}: a GELU in the product of a row-parallel layer would be of a rank's share "
                     "and not of the sum: expected a layer of its own behind it",
                     name));
-  part_of(tp, name, "inputs", in);
+  even_share(tp, name, "inputs", in);
   weight_ = split_parameter(name + ".weight", {out, in}, 1, tp.rank(), tp.size(),
                             Init::normal(stddev), true);
   bias_ = whole_parameter(name + ".bias", {out}, Init::constant(0), false);

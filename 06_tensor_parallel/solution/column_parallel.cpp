@@ -8,7 +8,7 @@ ColumnParallelLinear::ColumnParallelLinear(const Rank& rank, Communicator& tp,
                                            const std::string& name, std::int64_t in,
                                            std::int64_t out, double stddev, Linear::Gelu gelu)
     : Layer(rank, name), tp_(tp), gelu_(gelu) {
-  part_of(tp, name, "outputs", out);
+  even_share(tp, name, "outputs", out);
   weight_ = split_parameter(name + ".weight", {out, in}, 0, tp.rank(), tp.size(),
                             Init::normal(stddev), true);
   bias_ = split_parameter(name + ".bias", {out}, 0, tp.rank(), tp.size(), Init::constant(0), false);

@@ -38,7 +38,7 @@ std::int64_t most_ranks(const SplitProduct& product, double balance) {
   check(product);
   if (!(balance > 0))
     fail(fmt::format("split product: a balance of {} FLOPs a byte, expected more than 0", balance));
-  // LAB 06.8: how many ranks a product can use
+  // LAB 06.7: how many ranks a product can use
   // > cost_of_part() above is what a rank computes and moves. Which of its bytes does p divide?
   // > Write down FLOPs / bytes >= balance and solve it for p, then return the largest whole p;
   // > sizes_of() has the numbers. Mind both ends: 0 where not even one rank has so many FLOPs a
@@ -46,7 +46,7 @@ std::int64_t most_ranks(const SplitProduct& product, double balance) {
   const auto [M, N, K, element_bytes] = sizes_of(product);
   const double p = N * (2 / (element_bytes * balance) - 1 / M - 1 / K);
   return static_cast<std::int64_t>(std::clamp(std::floor(p), 0.0, N));
-  // END LAB 06.8
+  // END LAB 06.7
 }
 
 }  // namespace aisc

@@ -6,8 +6,8 @@
 
 namespace aisc {
 
-std::int64_t part_of(const Communicator& tp, std::string_view layer, std::string_view what,
-                     std::int64_t count) {
+std::int64_t even_share(const Communicator& tp, std::string_view layer, std::string_view what,
+                        std::int64_t count) {
   if (count % tp.size() != 0)
     fail(fmt::format("{}: {} {} over {} ranks of {}: expected a multiple of {}", layer, count, what,
                      tp.size(), tp.name(), tp.size()));

@@ -16,7 +16,7 @@ using std::make_unique;
 std::unique_ptr<Layer> parallel_mlp(const GptParts::Wanted& w, Communicator& tp) {
   const GptConfig& c = w.config;
   const std::int64_t C = c.width, hidden = 4 * C;
-  part_of(tp, w.name, "hidden columns", hidden);
+  even_share(tp, w.name, "hidden columns", hidden);
   return in_sequence(w.rank, w.name,
                      make_unique<ColumnParallelLinear>(w.rank, tp, w.name + ".fc", C, hidden, 0.02,
                                                        Linear::Gelu::Behind),
@@ -27,7 +27,7 @@ std::unique_ptr<Layer> parallel_mlp(const GptParts::Wanted& w, Communicator& tp)
 
 std::unique_ptr<Layer> parallel_self_attention(const GptParts::Wanted& w, Communicator& tp) {
   const GptConfig& c = w.config;
-  part_of(tp, w.name, "heads", c.heads);
+  even_share(tp, w.name, "heads", c.heads);
   return in_sequence(
       w.rank, w.name,
       make_unique<ColumnParallelLinear>(w.rank, tp, w.name + ".qkv", c.width, 3 * c.width),
@@ -40,7 +40,7 @@ std::unique_ptr<Layer> parallel_self_attention(const GptParts::Wanted& w, Commun
 GptParts tensor_parallel_parts(Communicator& tp, GptParts parts) {
   using Wanted = const GptParts::Wanted&;
   parts.core = [&tp](Wanted w) {
-    return make_unique<CausalCore>(w.rank, w.name, part_of(tp, w.name, "heads", w.config.heads));
+    return make_unique<CausalCore>(w.rank, w.name, even_share(tp, w.name, "heads", w.config.heads));
   };
   parts.attention = [&tp](Wanted w) { return parallel_self_attention(w, tp); };
   parts.mlp = [&tp](Wanted w) { return parallel_mlp(w, tp); };

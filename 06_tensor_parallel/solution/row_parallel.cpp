@@ -16,7 +16,7 @@ RowParallelLinear::RowParallelLinear(const Rank& rank, Communicator& tp, const s
         fmt::format("{}: a GELU in the product of a row-parallel layer would be of a rank's share "
                     "and not of the sum: expected a layer of its own behind it",
                     name));
-  part_of(tp, name, "inputs", in);
+  even_share(tp, name, "inputs", in);
   weight_ = split_parameter(name + ".weight", {out, in}, 1, tp.rank(), tp.size(),
                             Init::normal(stddev), true);
   bias_ = whole_parameter(name + ".bias", {out}, Init::constant(0), false);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "common/comm/host_values.h"
+
 namespace aisc {
 namespace {
 
@@ -69,7 +71,7 @@ double VocabParallelCrossEntropy::forward(Tensor logits, const Tensor& targets,
       sum += loss.data<double>()[n] + (whole.data<double>()[n] - own.data<double>()[n]);
   {
     const auto waits = rank_.trace.span("communication", "loss");
-    tp_.all_reduce(View(&sum, {1}, DType::F64, host)).wait();  // comm: 8 bytes
+    sum = sum_of_all(tp_, sum);  // comm: 8 bytes
   }
   log_sum_exp.device().copy(log_sum_exp, cast_to(statistics, whole));
   saved.push(std::move(logits));

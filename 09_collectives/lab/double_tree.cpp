@@ -1,4 +1,4 @@
-// Yours to write; from 09_collectives/solution/double_tree.cpp (stub 7ddae0d6d96f).
+// Yours to write; from 09_collectives/solution/double_tree.cpp (stub f614e06282f3).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Who is whose parent in the two trees, in which order messages pass their edges, and the sum that
 // goes up in pieces and comes down again.
@@ -65,6 +65,8 @@ int turn_of_inner(int tree, int place, int size) {
   const bool changes_to_the_left = is_odd ? tree == 0 : size % 4 == 2;
   int turn = changes_to_the_left ? 1 : 0;
   if (is_odd && tree == 1) turn = std::popcount(static_cast<unsigned>(size - 1)) - 1;
+  // From the place up to the one under the root; each edge to the chosen side changes the turn
+  // once.
   for (int level = 0; level < depth_of_trees(size); ++level) {
     const int up = first_tree(place, size).parent;
     if (up <= 0) break;

@@ -1,13 +1,13 @@
-// Yours to write; from 09_collectives/solution/halving.cpp (stub cfa15e87d89c).
+// Yours to write; from 09_collectives/solution/halving.cpp (stub 1a3b738ce1e3).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Partners at distances q/2, ..., 2, 1, or the other way round. The numbers v = 0 .. q - 1 are
-// those of the ranks that go on (compose.h: Fold); in the step of distance d number v talks to v ^
+// those of the ranks that go on (fold.h); in the step of distance d number v talks to v ^
 // d.
 #include "09_collectives/halving.h"
 
 #include <algorithm>
 
-#include "09_collectives/compose.h"
+#include "common/comm/fold.h"
 #include "common/core/error.h"
 
 namespace aisc {

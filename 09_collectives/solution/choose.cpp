@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "09_collectives/compose.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/cost_parts.h"
+#include "common/comm/fold.h"
 #include "common/core/error.h"
 
 namespace aisc {

@@ -1,19 +1,10 @@
 #include "09_collectives/compose.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 
 namespace aisc {
-
-Fold::Fold(int rank, int size)
-    : q(static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))),
-      pairs(size - q),
-      paired(rank < 2 * pairs),
-      goes_on(!paired || rank % 2 == 1),
-      partner(paired ? rank ^ 1 : -1),
-      v(paired ? rank / 2 : rank - pairs) {}
 
 Plan moved(Plan plan, std::int64_t elements) {
   for (PlanAction& action : plan.actions)

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "09_collectives/compose.h"
 #include "09_collectives/cost_parts.h"
+#include "common/comm/fold.h"
 #include "common/core/error.h"
 
 namespace aisc {

@@ -85,6 +85,8 @@ int turn_of_inner(int tree, int place, int size) {
   const bool changes_to_the_left = is_odd ? tree == 0 : size % 4 == 2;
   int turn = changes_to_the_left ? 1 : 0;
   if (is_odd && tree == 1) turn = std::popcount(static_cast<unsigned>(size - 1)) - 1;
+  // From the place up to the one under the root; each edge to the chosen side changes the turn
+  // once.
   for (int level = 0; level < depth_of_trees(size); ++level) {
     const int up = first_tree(place, size).parent;
     if (up <= 0) break;

@@ -1,11 +1,11 @@
 // Partners at distances q/2, ..., 2, 1, or the other way round. The numbers v = 0 .. q - 1 are
-// those of the ranks that go on (compose.h: Fold); in the step of distance d number v talks to v ^
+// those of the ranks that go on (fold.h); in the step of distance d number v talks to v ^
 // d.
 #include "09_collectives/halving.h"
 
 #include <algorithm>
 
-#include "09_collectives/compose.h"
+#include "common/comm/fold.h"
 
 namespace aisc {
 namespace {

@@ -32,15 +32,15 @@ Plan in_network_all_reduce(const Collective& c, int rank, int size, int segments
       plan.end_step();
       continue;
     }
-    const auto part_of = [&](int r) -> Piece {
+    const auto piece_from = [&](int r) -> Piece {
       if (r == 0) return mine;
       return {.where = Where::Scratch, .begin = (r - 1) * longest, .count = mine.count};
     };
     for (int r = 0; r < the_switch; ++r) {
       plan.send(r, sum);  // comm: S/k to each rank, the sum
-      plan.recv(r, part_of(r));
+      plan.recv(r, piece_from(r));
     }
-    for (int r = 1; r < the_switch; ++r) plan.reduce(mine, part_of(r));
+    for (int r = 1; r < the_switch; ++r) plan.reduce(mine, piece_from(r));
     plan.end_step();
   }
   return plan;

@@ -184,6 +184,7 @@ class Packing {
   template <class Then>
   void with(std::span<const Network::Route* const> ways, Then&& then) {
     bool has_room = true;
+    // Room may fall below zero on a wire that two of the ways share: it is given back all the same.
     for (const Network::Route* way : ways)
       for (const int wire : way->wires) has_room = --item(room_, wire) >= 0 && has_room;
     if (has_room) then();
@@ -253,6 +254,8 @@ class Packing {
         complete();
       return;
     }
+    // The best way first. Room is taken for a hop while all paths behind it are tried, and the GPU
+    // is marked as used; afterwards both are as before.
     for (const int next : item(next_, here)) {
       const bool is_end = next == walk.last && length + 1 < machine_.gpus();
       const bool is_off = walk.along && (*walk.along)[walk.path.size()] != next;
@@ -324,6 +327,7 @@ Channels search(const Topology& topology, ChannelKind kind, const SearchLimits& 
   for (const Nearness nearness :
        {Nearness::NvLink, Nearness::PcieSwitch, Nearness::Cpu, Nearness::TwoCpus}) {
     Channels best;
+    // From the highest rate down: a lower one is only tried if its bound promises more together.
     for (const double rate : rates_of(machine, nearness)) {
       const double enough = best.total_bytes_per_second() * (1 + kRounding);
       Packing packing(machine, kind, nearness, rate, limits);

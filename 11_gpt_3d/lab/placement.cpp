@@ -1,4 +1,4 @@
-// Yours to write; from 11_gpt_3d/solution/placement.cpp (stub 5b6e9e70fa31).
+// Yours to write; from 11_gpt_3d/solution/placement.cpp (stub c23f590c70c7).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "11_gpt_3d/placement.h"
 
@@ -9,16 +9,14 @@ namespace aisc {
 int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
   // One more in the first direction of `order` is the next rank. How many ranks further is one
-  // more in the second, and in the third? index(place, direction) and degree(shape, direction)
-  // are given.
+  // more in the second, and in the third? coordinate(place, direction) and degree(shape,
   throw NotImplemented("lab 11.1: mesh groups", __FILE__, __LINE__);
   // END LAB 11.1
 }
 
 MeshPlace place_of(int rank, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
-  // The way back, from the first direction to the last. index(place, direction) can be written
-  // to.
+  // The way back, from the first direction to the last. coordinate(place, direction) can be
   throw NotImplemented("lab 11.1: mesh groups", __FILE__, __LINE__);
   // END LAB 11.1
 }

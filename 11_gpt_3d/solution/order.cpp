@@ -32,15 +32,15 @@ int degree(const MeshShape& shape, MeshDirection direction) {
   return 0;
 }
 
-int& index(MeshPlace& place, MeshDirection direction) {
+int& coordinate(MeshPlace& place, MeshDirection direction) {
   return direction == MeshDirection::Tensor ? place.tp
          : direction == MeshDirection::Data ? place.dp
                                             : place.pp;
 }
 
-int index(const MeshPlace& place, MeshDirection direction) {
+int coordinate(const MeshPlace& place, MeshDirection direction) {
   MeshPlace copy = place;
-  return index(copy, direction);
+  return coordinate(copy, direction);
 }
 
 std::vector<MeshOrder> all_orders() {

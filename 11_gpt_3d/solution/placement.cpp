@@ -5,11 +5,11 @@ namespace aisc {
 int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
   // > One more in the first direction of `order` is the next rank. How many ranks further is one
-  // > more in the second, and in the third? index(place, direction) and degree(shape, direction)
-  // > are given.
+  // > more in the second, and in the third? coordinate(place, direction) and degree(shape,
+  // direction) > are given.
   int rank = 0, stride = 1;
   for (const MeshDirection direction : order) {
-    rank += stride * index(place, direction);
+    rank += stride * coordinate(place, direction);
     stride *= degree(shape, direction);
   }
   return rank;
@@ -18,11 +18,11 @@ int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& ord
 
 MeshPlace place_of(int rank, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
-  // > The way back, from the first direction to the last. index(place, direction) can be written
-  // > to.
+  // > The way back, from the first direction to the last. coordinate(place, direction) can be
+  // written > to.
   MeshPlace place;
   for (const MeshDirection direction : order) {
-    index(place, direction) = rank % degree(shape, direction);
+    coordinate(place, direction) = rank % degree(shape, direction);
     rank /= degree(shape, direction);
   }
   return place;
@@ -36,10 +36,10 @@ std::vector<std::vector<int>> groups_of(MeshDirection direction, const MeshShape
   std::vector<std::vector<int>> groups;
   for (int first = 0; first < shape.ranks(); ++first) {
     MeshPlace place = place_of(first, shape, order);
-    if (index(place, direction) != 0) continue;
+    if (coordinate(place, direction) != 0) continue;
     std::vector<int>& group = groups.emplace_back();
     for (int i = 0; i < degree(shape, direction); ++i) {
-      index(place, direction) = i;
+      coordinate(place, direction) = i;
       group.push_back(rank_of(place, shape, order));
     }
   }

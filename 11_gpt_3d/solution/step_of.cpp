@@ -10,6 +10,7 @@
 #include "03_data_parallel/loader.h"
 #include "03_data_parallel/local_steps.h"
 #include "03_data_parallel/onebit_adam.h"
+#include "04_sharding/activation_shards.h"
 #include "04_sharding/adafactor.h"
 #include "04_sharding/owned_units.h"
 #include "04_sharding/sharded_units.h"
@@ -81,6 +82,7 @@ StepParts step_of(const Options& options) {
   if (d.layered) parts.loop = layered;
   if (d.prefetch_data > 0 && options.machine.empty())
     parts = loaded_ahead(d.prefetch_data, std::move(parts));
+  // Stages wrap what is there already, parts of layers and cut activations go around that.
   if (options.train.pp > 1) {
     const PipelineChoice choice = pipeline_of(options);
     find_schedule(choice, options.train.pp,  // says at once what cannot be
@@ -88,6 +90,7 @@ StepParts step_of(const Options& options) {
     parts = pipelined(choice, std::move(parts));
   }
   if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
+  if (options.sharding.activations) parts = shard_activations(std::move(parts));
   if (options.train.pp * options.train.tp > 1) {
     parts.finish = finish_step;
     parts.own_square = own_square;

@@ -21,7 +21,7 @@ const TracedCall* open_call(const TracedRank& rank) {
 
 }  // namespace
 
-// LAB 11.5: which rank waits for which
+// LAB 11.6: which rank waits for which
 // > A function that several of the three below need can stand here.
 namespace {
 
@@ -41,10 +41,10 @@ const TracedCall* met_by(const TracedCall& call, const TracedRank& self, const T
 }
 
 }  // namespace
-// END LAB 11.5
+// END LAB 11.6
 
 std::vector<int> waits_for(const std::vector<TracedRank>& ranks, int rank) {
-  // LAB 11.5: which rank waits for which
+  // LAB 11.6: which rank waits for which
   // > open_call() above is where this rank is. How many calls that are like it has it begun? And
   // > how many has each other rank of it?
   const TracedCall* const call = open_call(at(ranks, rank));
@@ -53,22 +53,22 @@ std::vector<int> waits_for(const std::vector<TracedRank>& ranks, int rank) {
   for (const int other : call->ranks)
     if (!met_by(*call, at(ranks, rank), at(ranks, other))) missing.push_back(other);
   return missing;
-  // END LAB 11.5
+  // END LAB 11.6
 }
 
 bool mismatched(const std::vector<TracedRank>& ranks, int rank) {
-  // LAB 11.5: which rank waits for which
+  // LAB 11.6: which rank waits for which
   // > Of the calls that this rank's call meets: is one of another operation?
   const TracedCall* const call = open_call(at(ranks, rank));
   return call && std::any_of(call->ranks.begin(), call->ranks.end(), [&](int other) {
            const TracedCall* met = met_by(*call, at(ranks, rank), at(ranks, other));
            return met && met->op != call->op;
          });
-  // END LAB 11.5
+  // END LAB 11.6
 }
 
 std::vector<int> causes(const std::vector<TracedRank>& ranks) {
-  // LAB 11.5: which rank waits for which
+  // LAB 11.6: which rank waits for which
   // > waits_for() of all ranks are arrows. From which ranks does no arrow go on? Which ranks come
   // > back to themselves along arrows?
   std::vector<std::vector<int>> waits;
@@ -89,7 +89,7 @@ std::vector<int> causes(const std::vector<TracedRank>& ranks) {
     if (reached.count(rank) > 0) found.insert(rank);
   }
   return {found.begin(), found.end()};
-  // END LAB 11.5
+  // END LAB 11.6
 }
 
 }  // namespace aisc

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "11_gpt_3d/lateness.h"
 #include "11_gpt_3d/waits.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
@@ -111,33 +112,12 @@ std::string text_of_waits(const Traces& traces) {
   return text;
 }
 
-// Of calls that all ranks of theirs have come to: who began last, and how long others waited.
 std::string text_of_lateness(const Traces& traces) {
-  std::map<std::pair<std::string, std::vector<int>>, std::map<int, std::vector<double>>> groups;
-  for (std::size_t rank = 0; rank < traces.ranks.size(); ++rank)
-    for (const TracedCall& call : traces.ranks[rank].calls)
-      groups[{call.communicator, call.ranks}][static_cast<int>(rank)].push_back(call.begin_seconds);
-  struct Late {
-    std::int64_t calls = 0;
-    double seconds = 0;
-  };
-  std::map<int, Late> late;
-  for (const auto& [group, begins] : groups) {
-    std::size_t complete = begins.size() == group.second.size() ? SIZE_MAX : 0;
-    for (const auto& [rank, all] : begins) complete = std::min(complete, all.size());
-    for (std::size_t i = 0; i < complete; ++i) {
-      const auto last = std::max_element(begins.begin(), begins.end(), [&](auto& a, auto& b) {
-        return a.second[i] < b.second[i];
-      });
-      ++late[last->first].calls;
-      for (const auto& [rank, all] : begins) late[last->first].seconds += last->second[i] - all[i];
-    }
-  }
   std::string text = fmt::format(
       "No call is open. Who came last to how many, and how long others waited for it:\n\n"
       "{:>6}{:>10}{:>14}\n",
       "rank", "calls", "seconds");
-  for (const auto& [rank, of] : late)
+  for (const auto& [rank, of] : lateness(traces.ranks))
     text += fmt::format("{:>6}{:>10}{:>14.6f}\n", rank, of.calls, of.seconds);
   return text;
 }

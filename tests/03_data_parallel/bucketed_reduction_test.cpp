@@ -23,7 +23,7 @@ std::int64_t all_reduces(const Rank& rank) { return rank.world.stats()[CommOp::A
 
 // Layer by layer, as backward does; how many buckets were launched after each, and when they are
 // over the sums.
-void expect_launches(const std::vector<toy::Size>& layers, const std::vector<FlatRange>& buckets,
+void expect_launches(const std::vector<toy::Size>& layers, const std::vector<Range>& buckets,
                      const std::vector<int>& after_each, const std::string& why) {
   launch(late(2), [&](const Rank& rank) {
     toy::Toy toy(rank, layers);

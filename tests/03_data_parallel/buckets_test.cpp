@@ -14,11 +14,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-using Ranges = std::vector<FlatRange>;
+using Ranges = std::vector<Range>;
 
 std::string in_words(const Ranges& buckets) {
   std::string words;
-  for (const FlatRange& b : buckets) words += fmt::format(" [{}, {})", b.begin, b.end);
+  for (const Range& b : buckets) words += fmt::format(" [{}, {})", b.begin, b.end);
   return words.empty() ? " none" : words;
 }
 
@@ -56,7 +56,7 @@ TEST(Buckets, AreAsManyAsTheFormulaSays) {
     };
     const std::int64_t n = number("elements", 1, 1000), first = number("first", 1, 50),
                        size = number("size", 1, 200);
-    const std::vector<FlatRange> buckets = bucket_layout(n, first, size);
+    const std::vector<Range> buckets = bucket_layout(n, first, size);
     const std::int64_t rest = std::max<std::int64_t>(0, n - first);
     ASSERT_EQ(buckets.size(), static_cast<std::size_t>(1 + (rest + size - 1) / size))
         << n << " elements, " << first << " first, then " << size;
@@ -83,7 +83,7 @@ TEST(BucketsGiven, WaitForTheUnitsInThem) {
   b.name = "b", c.name = "c";
   const std::vector<Unit> units = {{"a", {&a}}, {"b", {&b}}, {"c", {&c}}};
   const FlatLayout layout(units);  // each unit 128 elements
-  const std::vector<FlatRange> buckets = {{300, 384}, {256, 300}, {100, 256}, {0, 100}};
+  const std::vector<Range> buckets = {{300, 384}, {256, 300}, {100, 256}, {0, 100}};
   EXPECT_THAT(units_of_buckets(layout, buckets),
               ElementsAre(ElementsAre(2), ElementsAre(2), ElementsAre(0, 1), ElementsAre(0)));
 }

@@ -68,14 +68,14 @@ TrainConfig config_of(std::int64_t micro_batches = 3) {
 }
 
 // Micro-batch m of the batch that begins with sample `batch_begin`.
-SampleRange micro_batch(const Rank& rank, const TrainConfig& c, std::int64_t batch_begin,
-                        std::int64_t m) {
-  const SampleRange part =
-      part_of(part_of({0, c.batch}, rank.world.rank(), rank.world.size()), m, c.micro_batches);
+Range micro_batch(const Rank& rank, const TrainConfig& c, std::int64_t batch_begin,
+                  std::int64_t m) {
+  const Range part =
+      share_of(share_of(c.batch, rank.world.rank(), rank.world.size()), m, c.micro_batches);
   return {batch_begin + part.begin, batch_begin + part.end};
 }
 
-void expect_drawn(const Batch& batch, const BatchSampler& data, const SampleRange& samples,
+void expect_drawn(const Batch& batch, const BatchSampler& data, const Range& samples,
                   Device& device) {
   const Batch expected = data.batch(device, samples.begin, samples.count());
   EXPECT_TRUE(same_bits(batch.tokens, expected.tokens)) << "sample " << samples.begin;
@@ -91,7 +91,7 @@ TEST(Loader, GivesWhatTheSamplerDraws) {
       Loader loader(rank, config, ahead);
       for (const std::int64_t batch_begin : {0, 15, 30, 7, 22})  // the fourth goes on elsewhere
         for (std::int64_t m = 0; m < config.micro_batches; ++m) {
-          const SampleRange samples = micro_batch(rank, config, batch_begin, m);
+          const Range samples = micro_batch(rank, config, batch_begin, m);
           expect_drawn(loader.read(data, samples.begin, samples.count()), data, samples,
                        rank.device);
         }

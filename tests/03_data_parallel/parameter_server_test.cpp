@@ -1,5 +1,5 @@
 // A server that takes what comes, in virtual time.
-#include "03_data_parallel/parameter_server.h"
+#include "03_data_parallel/more/parameter_server.h"
 
 #include <gtest/gtest.h>
 

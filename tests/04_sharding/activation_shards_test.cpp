@@ -81,7 +81,7 @@ void in_worlds(F f) {
       launch(late(ranks), [&](const Rank& rank) { f(rank, recompute); });
 }
 
-TEST(ActivationShardsGiven, LossAndGradientsKeepTheirBits) {
+TEST(ActivationShards, LossAndGradientsKeepTheirBits) {
   in_worlds([](const Rank& rank, const std::string& recompute) {
     const NoLeak no_leak(rank.device);
     Gpt gpt(rank, recompute);
@@ -155,11 +155,11 @@ void expect_cut(const Rank& rank, const std::string& recompute, std::int64_t lea
       << where(rank, recompute);
 }
 
-TEST(ActivationShardsGiven, ARankKeepsItsPartAndGathersItOnce) {
+TEST(ActivationShards, ARankKeepsItsPartAndGathersItOnce) {
   in_worlds([](const Rank& rank, const std::string& recompute) { expect_cut(rank, recompute, 1); });
 }
 
-TEST(ActivationShardsGiven, SmallTensorsStayWhole) {
+TEST(ActivationShards, SmallTensorsStayWhole) {
   const std::int64_t means = kBatch * kTokens * 8;  // bytes of a norm's
   in_worlds([&](const Rank& rank, const std::string& recompute) {
     expect_cut(rank, recompute, means);
@@ -168,7 +168,7 @@ TEST(ActivationShardsGiven, SmallTensorsStayWhole) {
 }
 
 // The paper's case: the 3 x 5 x 6 numbers that a block keeps are 90 / n on each rank.
-TEST(ActivationShardsGiven, ACheckpointOfABlockByHand) {
+TEST(ActivationShards, ACheckpointOfABlockByHand) {
   for (const int ranks : {1, 2, 3})
     launch(late(ranks), [&](const Rank& rank) {
       Gpt gpt(rank, "block");
@@ -198,7 +198,7 @@ struct SavedByHand {
   Tensor five, six, ids;
 };
 
-TEST(ActivationShardsGiven, ASharedStorageIsCutOnceAndSharedAgain) {
+TEST(ActivationShards, ASharedStorageIsCutOnceAndSharedAgain) {
   launch(late(4), [](const Rank& rank) {
     const SavedByHand by_hand(rank.device);
     Saved saved = by_hand.saved();
@@ -225,8 +225,23 @@ TEST(ActivationShardsGiven, ASharedStorageIsCutOnceAndSharedAgain) {
   });
 }
 
+// Whole tensors are gathered in their place: 6 elements on 2 and 3 ranks, but not on 4.
+TEST(ActivationShards, NothingIsCopiedWhereRanksDivide) {
+  for (const int ranks : {2, 3, 4})
+    launch({.ranks = ranks, .bind = false}, [&](const Rank& rank) {
+      Saved saved;
+      saved.push(from_doubles({1, 2, 3, 4, 5, 6}, {2, 3}, DType::F32, rank.device));
+      ActivationShards shards = all_cut(rank);
+      shards.after_forward(0, {}, saved);
+      rank.device.reset_peaks();
+      shards.before_backward(0, {}, saved);
+      EXPECT_EQ(to_doubles(saved.tensors()[0]), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+      EXPECT_EQ(rank.device.ledger()[Purpose::Communication].peak_bytes, ranks == 4 ? 8 * 4 : 0);
+    });
+}
+
 // A pipeline has several micro-batches under way, here of different sizes.
-TEST(ActivationShardsGiven, MicroBatchesAreToldApart) {
+TEST(ActivationShards, MicroBatchesAreToldApart) {
   launch(late(3), [](const Rank& rank) {
     ActivationShards shards = all_cut(rank);
     std::vector<Tensor> wholes;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "tests/04_sharding/adafactor_oracle.h"
 #include "tests/support/error_says.h"
 #include "tests/support/message_of.h"
+#include "tests/support/some_gpu.h"
 
 namespace aisc {
 namespace {
@@ -57,7 +57,7 @@ TEST(AdafactorGiven, KeepsRowsAndColumnsOnly) {
   const std::vector<Parameter> model{parameter("a", {70, 50}), parameter("b", {9}),
                                      parameter("c", {2, 30})};
   const std::int64_t n = count_of(model);
-  const auto bytes = [&](const Rank& rank, DType dtype, Slices slices, FlatRange own) {
+  const auto bytes = [&](const Rank& rank, DType dtype, Slices slices, Range own) {
     const Tensor w = random_tensor({n}, dtype, rank.device, "w");
     const std::int64_t before = optimizer_bytes(rank.device);
     const Adafactor adafactor(rank, pointers(model), cut(model, w, w, own), {.slices = slices});
@@ -71,7 +71,7 @@ TEST(AdafactorGiven, KeepsRowsAndColumnsOnly) {
   });
   launch({.ranks = 3, .bind = false}, [&](const Rank& rank) {
     // Rank 0 has a part of a, rank 1 nothing, rank 2 the others.
-    const std::vector<FlatRange> parts{{0, 3507}, {3507, 3507}, {3507, n}};
+    const std::vector<Range> parts{{0, 3507}, {3507, 3507}, {3507, n}};
     const auto r = static_cast<std::size_t>(rank.world.rank());
     EXPECT_EQ(bytes(rank, DType::F64, Slices::Divided, parts[r]),
               8 * (152 + std::vector<std::int64_t>{7, 0, 2}[r]))
@@ -113,22 +113,6 @@ TEST(AdafactorGiven, RunsWithoutNumbers) {
     EXPECT_GE(rank.clock.now() - began, bytes) << "at a byte a second";
   });
 }
-
-// Memory that is neither the host's nor without numbers.
-class Elsewhere final : public Device {
- public:
-  Elsewhere() : Device(0) {}
-  ~Elsewhere() override { trim(); }
-  const char* name() const override { return "elsewhere"; }
-  DeviceKind kind() const override { return DeviceKind::Cuda; }
-
- private:
-  void* do_allocate(std::size_t bytes) override { return std::malloc(bytes); }
-  void do_free(void* block) noexcept override { std::free(block); }
-  void do_poison(void*, std::size_t) override {}
-  Work do_copy(View, ConstView, Queue) override { return {}; }
-  void do_zero(void*, std::size_t) override {}
-};
 
 // The message of making one of F32 weights on one rank, after `change` of its slices and options.
 std::vector<Parameter> two_parameters() { return {parameter("a", {3, 5}), parameter("b", {4})}; }
@@ -195,7 +179,7 @@ TEST(AdafactorGiven, SaysWhichSlicesAreWrong) {
 
 TEST(AdafactorGiven, SaysWhichWeightsItCannotMove) {
   CpuDevice host, other;
-  Elsewhere elsewhere;
+  SomeGpu elsewhere;
   const auto with = [&](Device& device, DType dtype) {
     return error(
         two_parameters(), [](auto&, auto&) {}, device, dtype);
@@ -207,7 +191,7 @@ TEST(AdafactorGiven, SaysWhichWeightsItCannotMove) {
   };
   EXPECT_EQ(with(host, DType::F16), "Adafactor: a is F16, expected F32, BF16 or F64");
   EXPECT_EQ(with(elsewhere, DType::F32),
-            "Adafactor: a is on elsewhere, expected the host, and one device of all weights");
+            "Adafactor: a is on cuda:0, expected the host, and one device of all weights");
   EXPECT_EQ(with_b_of(DType::F32, other),
             "Adafactor: b is on cpu, expected the host, and one device of all weights");
   EXPECT_EQ(with_b_of(DType::F64, host), "Adafactor: 1 of 2 slices are F64, expected all or none");

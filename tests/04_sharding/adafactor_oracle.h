@@ -90,7 +90,7 @@ inline std::vector<Parameter> drawn_model() {
 // The slices of elements [begin, end) of all parameters one behind the other, of which `weights`
 // and `gradients` have all; at most `longest` elements each.
 inline std::vector<OptimizerSlice> cut(const std::vector<Parameter>& model, const Tensor& weights,
-                                       const Tensor& gradients, FlatRange range,
+                                       const Tensor& gradients, Range range,
                                        std::int64_t longest = 1 << 30) {
   std::vector<OptimizerSlice> slices;
   std::int64_t at = 0;
@@ -136,29 +136,29 @@ inline std::vector<Numbers> weights_of(const Training& run) {
   std::vector<Numbers> after(static_cast<std::size_t>(run.steps),
                              Numbers(static_cast<std::size_t>(count)));
   std::mutex mutex;
-  launch({.ranks = run.ranks,
-          .device = {.poison = true},
-          .bind = false,
-          .internals = {.decorate = make_late_comm}},
-         [&](const Rank& rank) {
-           const std::int64_t size = rank.world.size(), r = rank.world.rank();
-           const bool divided = run.options.slices == Slices::Divided;
-           const FlatRange own{divided ? count * r / size : 0,
-                               divided ? count * (r + 1) / size : count};
-           const Tensor weights = from_doubles(first_weights(run), {count}, run.dtype, rank.device);
-           const Tensor gradients({count}, run.dtype, rank.device);
-           Adafactor adafactor(rank, pointers(run.model),
-                               cut(run.model, weights, gradients, own, run.longest), run.options);
-           for (int step = 0; step < run.steps; ++step) {
-             write_doubles(gradients, gradients_of(run, step));
-             adafactor.step(
-                 {.learning_rate = learning_rate(step), .gradient_scale = run.gradient_scale});
-             const Numbers now = to_doubles(weights);
-             const std::lock_guard lock(mutex);
-             std::copy(now.begin() + own.begin, now.begin() + own.end,
-                       after[static_cast<std::size_t>(step)].begin() + own.begin);
-           }
-         });
+  launch(
+      {.ranks = run.ranks,
+       .device = {.poison = true},
+       .bind = false,
+       .internals = {.decorate = make_late_comm}},
+      [&](const Rank& rank) {
+        const std::int64_t size = rank.world.size(), r = rank.world.rank();
+        const bool divided = run.options.slices == Slices::Divided;
+        const Range own{divided ? count * r / size : 0, divided ? count * (r + 1) / size : count};
+        const Tensor weights = from_doubles(first_weights(run), {count}, run.dtype, rank.device);
+        const Tensor gradients({count}, run.dtype, rank.device);
+        Adafactor adafactor(rank, pointers(run.model),
+                            cut(run.model, weights, gradients, own, run.longest), run.options);
+        for (int step = 0; step < run.steps; ++step) {
+          write_doubles(gradients, gradients_of(run, step));
+          adafactor.step(
+              {.learning_rate = learning_rate(step), .gradient_scale = run.gradient_scale});
+          const Numbers now = to_doubles(weights);
+          const std::lock_guard lock(mutex);
+          std::copy(now.begin() + own.begin, now.begin() + own.end,
+                    after[static_cast<std::size_t>(step)].begin() + own.begin);
+        }
+      });
   return after;
 }
 

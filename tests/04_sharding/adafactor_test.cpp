@@ -89,7 +89,7 @@ TEST(Adafactor, PaddingIsAsIfItWereNotThere) {
       write_doubles(w, normal(12, "table"));
       rank.device.copy(padded_w.view().flat(0, 12), w);
       Adafactor one(rank, pointers(model), cut(model, w, g, {0, 12}), {.weight_decay = .1});
-      const FlatRange own{20 * r / size, 20 * (r + 1) / size};
+      const Range own{20 * r / size, 20 * (r + 1) / size};
       Adafactor other(rank, pointers(padded), cut(padded, padded_w, padded_g, own),
                       {.weight_decay = .1, .slices = Slices::Divided});
       for (int step = 0; step < 5; ++step) {

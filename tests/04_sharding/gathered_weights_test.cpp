@@ -36,8 +36,8 @@ struct Weights {
   void fill(double more) {
     const FlatLayout& layout = toy.store->layout();
     for (std::size_t u = 0; u < 3; ++u) {
-      const FlatRange shard = layout.shard(u, toy.rank.world.rank());
-      const FlatRange own = own_range(layout, u, toy.rank.world.size());
+      const Range shard = layout.shard(u, toy.rank.world.rank());
+      const Range own = own_range(layout, u, toy.rank.world.size());
       for (std::int64_t i = 0; i < own.count(); ++i)
         parts.shards().data<double>()[own.begin + i] =
             weight(u, shard.begin - layout.units()[u].range.begin + i) + more;

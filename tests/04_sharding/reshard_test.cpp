@@ -1,5 +1,5 @@
 // Where elements go when the number of ranks changes, and the exchange that takes them there.
-#include "04_sharding/reshard.h"
+#include "04_sharding/more/reshard.h"
 
 #include <gtest/gtest.h>
 
@@ -49,13 +49,13 @@ std::vector<std::vector<Spot>> spots(const FlatLayout& layout, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::int64_t offset = 0;
     for (std::size_t u = 0; u < layout.units().size(); ++u) {
-      const FlatRange shard = layout.shard(u, rank);
+      const Range shard = layout.shard(u, rank);
       for (std::int64_t i = shard.begin; i < shard.end; ++i) flat[at(i)] = {rank, offset++};
     }
   }
   std::vector<std::vector<Spot>> all;
   for (const FlatUnit& unit : layout.units())
-    for (const FlatRange& p : unit.parameters)
+    for (const Range& p : unit.parameters)
       all.emplace_back(flat.begin() + p.begin, flat.begin() + p.end);
   return all;
 }

@@ -46,8 +46,8 @@ struct Gradients {
     const int ranks = toy.rank.world.size(), rank = toy.rank.world.rank();
     const auto sums = toy.sums(ranks, micro_batches);
     for (std::size_t u = 0; u < toy.sizes.size(); ++u) {
-      const FlatRange shard = toy.store->layout().shard(u, rank);
-      const FlatRange own = toy.store->layout().units()[u].parameters[0];
+      const Range shard = toy.store->layout().shard(u, rank);
+      const Range own = toy.store->layout().units()[u].parameters[0];
       const std::int64_t n = std::clamp<std::int64_t>(own.end - shard.begin, 0, shard.count());
       std::vector<double> expected(sums.begin() + shard.begin, sums.begin() + shard.begin + n);
       std::vector<double> alone, last, sum_of_all(expected);

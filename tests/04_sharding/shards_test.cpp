@@ -86,7 +86,7 @@ TEST(Shards, OfAllRanksAreEveryElementOnce) {
       const Tensor shards = Tensor::zeros({all.layout->count() / ranks}, DType::F64, host);
       std::vector<OptimizerSlice> expected;
       for (std::size_t u = 0; u < all.units.size(); ++u) {
-        const FlatRange range = all.layout->shard(u, rank);
+        const Range range = all.layout->shard(u, rank);
         const std::int64_t own = all.layout->units()[u].range.begin / ranks;
         const std::vector<OptimizerSlice> of_unit = slices_in(
             all.units[u], all.layout->units()[u], range,
@@ -111,8 +111,8 @@ TEST(Shards, OfAllRanksAreEveryElementOnce) {
 
 TEST(ShardsGiven, OwnRangesFollowEachOther) {
   const Units three({{300}, {64, 400}}, 3);
-  EXPECT_EQ(own_range(*three.layout, 0, 3), (FlatRange{0, 128}));
-  EXPECT_EQ(own_range(*three.layout, 1, 3), (FlatRange{128, 320}));
+  EXPECT_EQ(own_range(*three.layout, 0, 3), (Range{0, 128}));
+  EXPECT_EQ(own_range(*three.layout, 1, 3), (Range{128, 320}));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "05_pipeline/list_checks.h"
+#include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/schedules.h"
 #include "05_pipeline/simulate.h"
 #include "tests/05_pipeline/unit_time.h"

@@ -1,6 +1,7 @@
 // Pictures of schedules that are small enough to be drawn by hand.
 #include "05_pipeline/picture.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/05_pipeline/written.h"
@@ -13,13 +14,6 @@ using written::one_by_one;
 using written::same;
 using written::schedule;
 using written::two_by_turns;
-
-int times(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++count;
-  return count;
-}
 
 Simulation by_turns() { return simulate(two_by_turns(), {{.forward = 1, .backward = 2}}); }
 
@@ -72,46 +66,26 @@ TEST(PictureGiven, NoText) {
       error_says([] { picture_text(by_turns(), 0); }, {"picture_text: 0 columns", "at least 1"}));
 }
 
-TEST(PictureGiven, SvgHasEachActionInItsColour) {
-  const std::string svg = picture_svg(by_turns());
-  EXPECT_EQ(svg.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\"", 0), 0U);
-  EXPECT_NE(svg.find("written: 9 s; idle 50 % of the ideal time, 33.3 % of the total"),
-            std::string::npos);
-  EXPECT_NE(svg.find(".f{fill:#0072B2}.b{fill:#009E73}.w{fill:#7F7F7F}"), std::string::npos);
-  EXPECT_EQ(times(svg, "class=\"f\""), 4 + 1) << "and one in the legend";
-  EXPECT_EQ(times(svg, "class=\"b\""), 4 + 1);
-  for (const char* kind : {"w", "u", "c"})
-    EXPECT_EQ(times(svg, "class=\"" + std::string(kind) + "\""), 0) << "there is none: " << kind;
-  // Rank 1's B0: from 2 to 4 of 9 seconds, 920 wide from 64 on.
-  EXPECT_NE(svg.find("<rect class=\"b\" x=\"268.4\" y=\"74\" width=\"204.4\" height=\"22\">"
-                     "<title>B0: 2 to 4 s</title></rect><text x=\"370.7\" y=\"89\">0</text>"),
-            std::string::npos)
-      << svg;
-}
-
-TEST(PictureGiven, SvgOfChunksWeightGradientsUpdatesAndMessages) {
+// A row a rank; what it sends is below it, where messages take time.
+TEST(PictureGiven, RowsOfATimeline) {
   const std::string list = "F0.0 F0.1 B0.1 W0.1 B0.0 W0.0 U0.0 U0.1";
   const std::vector<ActionCosts> costs{
       {.forward = 1, .backward = 1, .weight_gradient = 1, .update = 1}};
   const Schedule s = schedule(1, {list, list}, down_and_up(2));
-  const std::string svg = picture_svg(simulate(s, costs, {.latency_seconds = 1}));
-  EXPECT_EQ(times(svg, "class=\"f\""), 2 + 1);
-  EXPECT_EQ(times(svg, "class=\"f2\""), 2) << "chunk 1 is paler";
-  EXPECT_EQ(times(svg, "paler"), 1);
-  EXPECT_EQ(times(svg, "class=\"w\""), 2 + 1);
-  EXPECT_EQ(times(svg, "class=\"u\""), 4 + 1);
-  EXPECT_EQ(times(svg, "class=\"c\""), 4 + 1) << "two messages there, two back";
-  EXPECT_NE(svg.find("<title>F0.0 to rank 1: 1 to 2 s</title>"), std::string::npos);
-  EXPECT_EQ(times(picture_svg(simulate(s, costs)), "class=\"c\""), 0) << "messages take no time";
-}
-
-TEST(PictureGiven, SvgOfNothingAndOfANameThatIsMarkup) {
-  Schedule s = one_by_one(2, 1);
-  s.name = "a<b>&c";
-  const std::string svg = picture_svg(simulate(s, {{}}));
-  EXPECT_NE(svg.find("a&lt;b&gt;&amp;c: 0 s"), std::string::npos);
-  EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  const auto said = [](const TimelineRow& row) {
+    std::string all = row.name + ":";
+    for (const TraceEvent& e : row.events)
+      all += fmt::format(" {} {} {:g}-{:g}", e.part, e.name, e.begin_seconds, e.end_seconds);
+    return all;
+  };
+  const std::vector<TimelineRow> rows = timeline_of(simulate(s, costs, {.latency_seconds = 1}));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(said(rows[0]).substr(0, 31), "rank 0: forward F0.0 0-1 forwar") << said(rows[0]);
+  EXPECT_EQ(said(rows[1]).substr(0, 48), "rank 0 sends: communication F0.0 to rank 1 1-2 c");
+  EXPECT_EQ(rows[2].name, "rank 1");
+  EXPECT_EQ(rows[0].events.size(), 8u);
+  EXPECT_EQ(timeline_of(simulate(s, costs)).size(), 2u) << "messages take no time";
+  EXPECT_TRUE(timeline_of(simulate(one_by_one(2, 1), {{}}))[0].events.empty());
 }
 
 }  // namespace

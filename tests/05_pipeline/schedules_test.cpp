@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/schedule_parts.h"
 #include "tests/support/message_of.h"
 

@@ -1,15 +1,15 @@
 // Parts of images, what convolutions read of them, and what a split refuses.
-#include "06_tensor_parallel/areas.h"
+#include "06_tensor_parallel/more/areas.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <vector>
 
-#include "06_tensor_parallel/spatial_split.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 #include "common/comm/launch.h"
-#include "tests/06_tensor_parallel/some_gpu.h"
 #include "tests/support/message_of.h"
+#include "tests/support/some_gpu.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {
@@ -22,14 +22,14 @@ void on_world(int ranks, const std::function<void(const Rank&)>& body) {
 }
 
 TEST(AreasGiven, AreSharesThatDifferByAtMostOne) {
-  EXPECT_EQ(share_of(7, 0, 3), (Interval{0, 2}));
-  EXPECT_EQ(share_of(7, 1, 3), (Interval{2, 4}));
-  EXPECT_EQ(share_of(7, 2, 3), (Interval{4, 7}));
+  EXPECT_EQ(share_of(7, 0, 3), (Range{0, 2}));
+  EXPECT_EQ(share_of(7, 1, 3), (Range{2, 4}));
+  EXPECT_EQ(share_of(7, 2, 3), (Range{4, 7}));
   for (const Index size : {1, 2, 7, 100, 101})
     for (int parts = 1; parts <= 9; ++parts) {
       Index end = 0;
       for (int part = 0; part < parts; ++part) {
-        const Interval share = share_of(size, part, parts);
+        const Range share = share_of(size, part, parts);
         EXPECT_EQ(share.begin, end);
         EXPECT_TRUE(share.count() == size / parts || share.count() == (size + parts - 1) / parts);
         end = share.end;
@@ -43,11 +43,11 @@ TEST(AreasGiven, AreSharesThatDifferByAtMostOne) {
 // 7 .. 9.
 TEST(AreasGiven, SayWhatIsReadByHand) {
   const ConvolutionAxis axis{.size = 10, .filter = 3, .stride = 2, .before = 1, .outputs = 5};
-  EXPECT_EQ(read_by(axis, {0, 1}), (Interval{0, 2}));
-  EXPECT_EQ(read_by(axis, {1, 3}), (Interval{1, 6}));
-  EXPECT_EQ(readers_of(axis, {0, 1}), (Interval{0, 1}));
-  EXPECT_EQ(readers_of(axis, {1, 2}), (Interval{0, 2}));
-  EXPECT_EQ(readers_of(axis, {4, 10}), (Interval{2, 5}));
+  EXPECT_EQ(read_by(axis, {0, 1}), (Range{0, 2}));
+  EXPECT_EQ(read_by(axis, {1, 3}), (Range{1, 6}));
+  EXPECT_EQ(readers_of(axis, {0, 1}), (Range{0, 1}));
+  EXPECT_EQ(readers_of(axis, {1, 2}), (Range{0, 2}));
+  EXPECT_EQ(readers_of(axis, {4, 10}), (Range{2, 5}));
   const ConvolutionAxis sparse{.size = 7, .filter = 1, .stride = 3, .before = 0, .outputs = 3};
   EXPECT_EQ(readers_of(sparse, {1, 3}).count(), 0) << "rows 1 and 2 are read by none";
 }

@@ -1,5 +1,5 @@
 // The convolution against loops that say what it is, against central differences, and part by part.
-#include "06_tensor_parallel/convolution.h"
+#include "06_tensor_parallel/more/convolution.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "common/model/emulated_device.h"
-#include "tests/06_tensor_parallel/some_gpu.h"
 #include "tests/support/compare.h"
 #include "tests/support/drawn.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/message_of.h"
 #include "tests/support/numbers.h"
+#include "tests/support/some_gpu.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {

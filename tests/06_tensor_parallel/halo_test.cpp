@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "06_tensor_parallel/spatial_split.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 #include "common/comm/launch.h"
 #include "tests/support/numbers.h"
 #include "tests/support/tensors.h"
@@ -44,7 +44,7 @@ struct Image {
   std::vector<Area> owned, needed;
 };
 
-bool contains(const Interval& interval, std::int64_t i) {
+bool contains(const Range& interval, std::int64_t i) {
   return i >= interval.begin && i < interval.end;
 }
 
@@ -60,7 +60,7 @@ void expect_halo(const RankGrid& grid, const Image& image) {
         return missing(!contains(own.rows, i), !contains(own.columns, j));
       });
     };
-    const auto far = [](const Interval& interval, std::int64_t i) {
+    const auto far = [](const Range& interval, std::int64_t i) {
       return i + 1 < interval.begin || i > interval.end;
     };
     EXPECT_TRUE(numbers_are(

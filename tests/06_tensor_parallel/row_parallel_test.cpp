@@ -150,28 +150,14 @@ TEST(RowParallelGiven, BackwardGoesThroughTheGeluBeforeIt) {
 }
 
 TEST(RowParallelGiven, StartsWithTheSerialLayersValues) {
-  const auto values = [](int t, const auto& make) {
-    RunRecord record;
-    std::mutex mutex;
-    split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
-      split::Owned owned(rank, make(rank, tp), 11);
-      owned.store.complete_grads();
-      RunRecord whole = gather_whole(rank, owned.store.parameters());
-      const std::lock_guard lock(mutex);
-      record = std::move(whole);
-    });
-    return record.weights;
-  };
-  const auto one = values(1, [](const Rank& rank, Communicator&) {
-    return std::make_unique<Linear>(rank, "layer", 12, 5);
-  });
-  for (const int t : {1, 2, 3, 4})
-    EXPECT_EQ(values(t,
-                     [](const Rank& rank, Communicator& tp) {
-                       return std::make_unique<RowParallelLinear>(rank, tp, "layer", 12, 5);
-                     }),
-              one)
-        << t << " ranks: other values to the bit";
+  split::expect_serial_values(
+      [](const Rank& rank, Communicator&) {
+        return std::make_unique<Linear>(rank, "layer", 12, 5);
+      },
+      [](const Rank& rank, Communicator& tp) {
+        return std::make_unique<RowParallelLinear>(rank, tp, "layer", 12, 5);
+      },
+      {1, 2, 3, 4});
 }
 
 TEST(RowParallelGiven, SaysWhichLayerDoesNotDivide) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "06_tensor_parallel/spatial_split.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 #include "common/model/emulated_device.h"
 
 namespace aisc {

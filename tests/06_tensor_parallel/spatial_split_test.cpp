@@ -1,5 +1,5 @@
 // Images split over ranks: halos, corners, and convolutions with the bits of the unsplit ones.
-#include "06_tensor_parallel/spatial_split.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -280,7 +280,7 @@ std::vector<Area> read_areas(const SplitCase& c, bool backward) {
                         int part, int parts) {
     const Index all = backward ? size : outputs;
     const Index begin = all * part / parts, end = all * (part + 1) / parts;
-    Interval reads{1000, 0};
+    Range reads{1000, 0};
     for (Index i = 0; i < outputs; ++i)
       for (Index a = 0; a < filter; ++a) {
         const Index h = i * stride - padding + a, own = backward ? h : i, other = backward ? i : h;

@@ -61,11 +61,32 @@ struct Owned {
   ParameterStore store;
 };
 
+using MakeLayer = std::function<std::unique_ptr<Layer>(const Rank&, Communicator& tp)>;
+
+// The parameters that a layer begins with are to the bit those of `serial`, which one rank makes.
+inline void expect_serial_values(const MakeLayer& serial, const MakeLayer& split,
+                                 const std::vector<int>& sizes) {
+  const auto values = [](int size, const MakeLayer& make) {
+    RunRecord record;
+    std::mutex mutex;
+    on_groups(size, [&](const Rank& rank, Communicator& tp) {
+      Owned owned(rank, make(rank, tp), 11);
+      owned.store.complete_grads();
+      RunRecord whole = gather_whole(rank, owned.store.parameters());
+      const std::lock_guard lock(mutex);
+      record = std::move(whole);
+    });
+    return record.weights;
+  };
+  const auto one = values(1, serial);
+  for (const int size : sizes) EXPECT_EQ(values(size, split), one) << size << " ranks";
+}
+
 // Whether a tensor's last dimension is split over the ranks.
 enum class Columns { Whole, Split };
 
 struct LayerCase {
-  std::function<std::unique_ptr<Layer>(const Rank&, Communicator& tp)> make = {};
+  MakeLayer make = {};
   Shape input = {}, output = {};  // of the whole
   Columns input_is = Columns::Whole, output_is = Columns::Whole;
   Pass pass = {};

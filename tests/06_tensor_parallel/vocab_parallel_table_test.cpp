@@ -160,7 +160,7 @@ TEST(VocabParallelEmbedding, SaysWhichTokenIsNoWord) {
   });
 }
 
-using MakeLayer = std::function<std::unique_ptr<Layer>(const Rank&, Communicator& tp)>;
+using split::MakeLayer;
 
 // Two steps of SGD; outputs are among the gradients of the record.
 RunRecord train(int t, Index words, const MakeLayer& make) {
@@ -234,30 +234,15 @@ TEST(VocabParallelTableGiven, PartsByHand) {
 }
 
 TEST(VocabParallelTableGiven, StartsWithTheValuesOfTheWhole) {
-  const GptConfig config = config_of(13, 8, 3);
-  const auto values = [](int t, const MakeLayer& make) {
-    RunRecord record;
-    std::mutex mutex;
-    split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
-      split::Owned owned(rank, make(rank, tp), 11);
-      owned.store.complete_grads();
-      RunRecord whole = gather_whole(rank, owned.store.parameters());
-      const std::lock_guard lock(mutex);
-      record = std::move(whole);
-    });
-    return record.weights;
-  };
-  const auto one = values(1, [&](const Rank& rank, Communicator&) {
-    return std::make_unique<Embedding>(rank, token_table(13, 16, 3), DType::F64);
-  });
-  for (const int t : {1, 2, 3, 4, 7})
-    EXPECT_EQ(values(t,
-                     [&](const Rank& rank, Communicator& tp) {
-                       return std::make_unique<VocabParallelEmbedding>(
-                           rank, tp, part_of_table(tp, config), DType::F64);
-                     }),
-              one)
-        << t << " ranks: other values to the bit";
+  split::expect_serial_values(
+      [](const Rank& rank, Communicator&) {
+        return std::make_unique<Embedding>(rank, token_table(13, 16, 3), DType::F64);
+      },
+      [](const Rank& rank, Communicator& tp) {
+        return std::make_unique<VocabParallelEmbedding>(
+            rank, tp, part_of_table(tp, config_of(13, 8, 3)), DType::F64);
+      },
+      {1, 2, 3, 4, 7});
 }
 
 // Logits of 11 words in 12 rows, and their gradients.

@@ -22,10 +22,7 @@ PlanMaker chain(int segments) {
 }
 
 Total expect_all_have_the_roots(const PlanMaker& maker, int p, std::int64_t n, int root) {
-  auto memory = each_of(p, [&](int r) { return r == root ? inout(r, n) : apart(r, 0, n); });
-  const Total total = run(plans_of(maker, broadcast(n, root), p), memory);
-  expect_outs(memory, [&](int, auto i) { return value(root, i); });
-  return total;
+  return run_call(CommOp::Broadcast, maker, p, n, root).total;
 }
 
 TEST(ChainBroadcast, CopiesTheRootsBuffer) {

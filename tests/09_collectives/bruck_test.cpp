@@ -15,31 +15,20 @@ namespace {
 
 using plan_costs::sends_of;
 
-// All ranks, apart and in place.
-std::vector<Total> run_all_gather(int p, std::int64_t c) {
-  const auto plans = plans_of(bruck_all_gather, call(CommOp::AllGather, c), p);
-  std::vector<Total> totals;
-  for (const bool in_place : {false, true}) {
-    auto memory = each_of(p, [&](int r) {
-      return in_place ? memory_of(r, {r * c, c}, {0, p * c}) : apart(r, c, p * c);
-    });
-    totals.push_back(run(plans, memory));
-    expect_outs(memory, [&](int, auto i) { return value(i / c, i % c); });
-  }
-  return totals;
+Ran run_all_gather(int p, std::int64_t c) {
+  return run_call(CommOp::AllGather, bruck_all_gather, p, c);
 }
 
 TEST(BruckAllGather, GivesEveryRankAllChunksInLogPSteps) {
   for_sizes_and_counts([](int p, std::int64_t c) {
-    for (const Total& total : run_all_gather(p, c)) {
-      EXPECT_EQ(total.most.elements, (p - 1) * c);  // no rank receives anything twice
-      EXPECT_EQ(total.sum.elements, p * (p - 1) * c);
-      EXPECT_EQ(total.sum.added, 0);
-      if (c == 0 || p == 1) continue;
-      EXPECT_EQ(total.most.messages, log2_ceil(p));
-      EXPECT_EQ(total.most.steps, log2_ceil(p));
-      EXPECT_EQ(total.rounds, log2_ceil(p));
-    }
+    const Total total = run_all_gather(p, c).total;
+    EXPECT_EQ(total.most.elements, (p - 1) * c);  // no rank receives anything twice
+    EXPECT_EQ(total.sum.elements, p * (p - 1) * c);
+    EXPECT_EQ(total.sum.added, 0);
+    if (c == 0 || p == 1) return;
+    EXPECT_EQ(total.most.messages, log2_ceil(p));
+    EXPECT_EQ(total.most.steps, log2_ceil(p));
+    EXPECT_EQ(total.rounds, log2_ceil(p));
   });
 }
 
@@ -102,14 +91,7 @@ std::int64_t moved_chunks(int p) {
 }
 
 Total run_all_to_all(int p, std::int64_t c) {
-  Collective collective = call(CommOp::AllToAll, c);
-  collective.send_counts.assign(static_cast<std::size_t>(p), c);
-  collective.recv_counts = collective.send_counts;
-  const auto plans = plans_of(bruck_all_to_all, collective, p);
-  auto memory = each_of(p, [&](int r) { return apart(r, p * c, p * c); });
-  const Total total = run(plans, memory);
-  expect_outs(memory, [&](int r, auto i) { return value(i / c, r * c + i % c); });
-  return total;
+  return run_call(CommOp::AllToAll, bruck_all_to_all, p, c).total;
 }
 
 TEST(BruckAllToAll, TransposesChunksOverRanksInLogPMessages) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "common/comm/fold.h"
 #include "tests/comm/plan_runs.h"
 
 namespace aisc::plan_runs {

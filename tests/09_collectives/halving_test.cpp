@@ -25,18 +25,8 @@ std::string sends(const PlanMaker& maker, CommOp op, std::int64_t count, int ran
   return sends_of(maker(call(op, count), rank, size));
 }
 
-// All ranks, apart and in place.
-std::vector<Total> run_reduce_scatter(int p, std::int64_t c) {
-  const auto plans = plans_of(recursive_halving_reduce_scatter, call(CommOp::ReduceScatter, c), p);
-  std::vector<Total> totals;
-  for (const bool in_place : {false, true}) {
-    auto memory = each_of(p, [&](int r) {
-      return in_place ? memory_of(r, {0, p * c}, {r * c, c}) : apart(r, p * c, c);
-    });
-    totals.push_back(run(plans, memory));
-    expect_outs(memory, [&](int r, auto i) { return sum(p, r * c + i); });
-  }
-  return totals;
+Ran run_reduce_scatter(int p, std::int64_t c) {
+  return run_call(CommOp::ReduceScatter, recursive_halving_reduce_scatter, p, c);
 }
 
 TEST(RecursiveHalving, LeavesTheSumOfItsChunkOnEachRank) {
@@ -53,14 +43,13 @@ TEST(RecursiveHalving, WorksForDrawnSizes) {
 TEST(RecursiveHalving, SendsAndAddsNoMoreThanARingInLogPSteps) {
   for (const int p : {2, 4, 8, 16, 64}) {
     SCOPED_TRACE(p);
-    for (const Total& total : run_reduce_scatter(p, 10)) {
-      EXPECT_EQ(total.most.steps, log2_ceil(p));
-      EXPECT_EQ(total.rounds, log2_ceil(p));
-      EXPECT_EQ(total.most.messages, log2_ceil(p));
-      EXPECT_EQ(total.most.elements, 10 * (p - 1));
-      EXPECT_EQ(total.most.added, 10 * (p - 1));
-      EXPECT_EQ(total.sum.elements, 10 * p * (p - 1));
-    }
+    const Total total = run_reduce_scatter(p, 10).total;
+    EXPECT_EQ(total.most.steps, log2_ceil(p));
+    EXPECT_EQ(total.rounds, log2_ceil(p));
+    EXPECT_EQ(total.most.messages, log2_ceil(p));
+    EXPECT_EQ(total.most.elements, 10 * (p - 1));
+    EXPECT_EQ(total.most.added, 10 * (p - 1));
+    EXPECT_EQ(total.sum.elements, 10 * p * (p - 1));
   }
 }
 
@@ -97,7 +86,7 @@ TEST(RecursiveHalving, FoldsTheFirstRanksWherePIsNoPowerOfTwo) {
   EXPECT_EQ(text(3), "5: 20 | 1: 20 | 2: 10");
   EXPECT_EQ(text(4), "1: 40 | 5: 10");
   EXPECT_EQ(text(5), "3: 40 | 4: 10");
-  for (const Total& total : run_reduce_scatter(6, 10)) EXPECT_EQ(total.most.steps, 4);
+  EXPECT_EQ(run_reduce_scatter(6, 10).total.most.steps, 4);
 }
 
 // Everything that arrives, in a place of its own: half, a quarter, ..., and the partner's all.
@@ -137,19 +126,12 @@ TEST(RecursiveHalving, TakesTheLatencyOfATreeAndTheBytesOfARing) {
 
 TEST(RecursiveDoublingAllGather, GivesEveryRankAllChunks) {
   for_sizes_and_counts([](int p, std::int64_t c) {
-    const auto plans = plans_of(recursive_doubling_all_gather, call(CommOp::AllGather, c), p);
-    for (const bool in_place : {false, true}) {
-      auto memory = each_of(p, [&](int r) {
-        return in_place ? memory_of(r, {r * c, c}, {0, p * c}) : apart(r, c, p * c);
-      });
-      const Total total = run(plans, memory);
-      expect_outs(memory, [&](int, auto i) { return value(i / c, i % c); });
-      EXPECT_EQ(total.sum.elements, p * (p - 1) * c);  // no rank receives anything twice
-      EXPECT_EQ(total.sum.added, 0);
-      if (c == 0 || p == 1) continue;
-      EXPECT_EQ(total.most.steps, log2_ceil(p) + (is_power(p) ? 0 : 1));
-      EXPECT_EQ(total.rounds, total.most.steps);
-    }
+    const Total total = run_call(CommOp::AllGather, recursive_doubling_all_gather, p, c).total;
+    EXPECT_EQ(total.sum.elements, p * (p - 1) * c);  // no rank receives anything twice
+    EXPECT_EQ(total.sum.added, 0);
+    if (c == 0 || p == 1) return;
+    EXPECT_EQ(total.most.steps, log2_ceil(p) + (is_power(p) ? 0 : 1));
+    EXPECT_EQ(total.rounds, total.most.steps);
   });
 }
 
@@ -172,11 +154,7 @@ TEST(RecursiveDoublingAllGather, CountsOnACommunicatorWhatThePlansSay) {
 }
 
 Total run_rabenseifner(int p, std::int64_t n) {
-  const auto plans = plans_of(rabenseifner_all_reduce, call(CommOp::AllReduce, n), p);
-  auto memory = each_of(p, [&](int r) { return inout(r, n); });
-  const Total total = run(plans, memory);
-  expect_outs(memory, [&](int, auto i) { return sum(p, i); });
-  return total;
+  return run_call(CommOp::AllReduce, rabenseifner_all_reduce, p, n).total;
 }
 
 TEST(Rabenseifner, SumsOnEveryRank) {

@@ -11,9 +11,7 @@ namespace aisc::plan_runs {
 namespace {
 
 void expect_naive_sums(int p, std::int64_t n) {
-  auto memory = each_of(p, [&](int r) { return inout(r, n); });
-  run(plans_of(naive_all_reduce, all_reduce(n), p), memory);
-  expect_outs(memory, [&](int, auto i) { return sum(p, i); });
+  run_call(CommOp::AllReduce, naive_all_reduce, p, n);
 }
 
 TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {

@@ -26,15 +26,7 @@ PlanMaker rails(int g) {
 // m nodes of g ranks.
 Total run_all_to_all(int m, int g, std::int64_t c) {
   SCOPED_TRACE(testing::Message() << m << " nodes of " << g << ", count " << c);
-  const int p = m * g;
-  Collective collective = call(CommOp::AllToAll, c);
-  collective.send_counts.assign(static_cast<std::size_t>(p), c);
-  collective.recv_counts = collective.send_counts;
-  const auto plans = plans_of(rails(g), collective, p);
-  auto memory = each_of(p, [&](int r) { return apart(r, p * c, p * c); });
-  const Total total = run(plans, memory);
-  expect_outs(memory, [&](int r, auto i) { return value(i / c, r * c + i % c); });
-  return total;
+  return run_call(CommOp::AllToAll, rails(g), m * g, c).total;
 }
 
 TEST(RailAllToAll, TransposesChunksOverRanks) {

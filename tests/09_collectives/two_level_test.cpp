@@ -27,11 +27,7 @@ PlanMaker two_level(int g) {
 
 Total run_all_reduce(int p, std::int64_t n, int g) {
   SCOPED_TRACE(testing::Message() << "nodes of " << g);
-  const auto plans = plans_of(two_level(g), call(CommOp::AllReduce, n), p);
-  auto memory = each_of(p, [&](int r) { return inout(r, n); });
-  const Total total = run(plans, memory);
-  expect_outs(memory, [&](int, auto i) { return sum(p, i); });
-  return total;
+  return run_call(CommOp::AllReduce, two_level(g), p, n).total;
 }
 
 TEST(TwoLevelAllReduce, SumsOnEveryRank) {

@@ -22,8 +22,8 @@ inline std::vector<MeshPlace> counted_places(const MeshShape& shape, const MeshO
   for (int rank = 0; rank < shape.dp * shape.pp * shape.tp; ++rank) {
     places.push_back(place);
     for (const MeshDirection wheel : order) {
-      if (++index(place, wheel) < degree(shape, wheel)) break;
-      index(place, wheel) = 0;
+      if (++coordinate(place, wheel) < degree(shape, wheel)) break;
+      coordinate(place, wheel) = 0;
     }
   }
   return places;

@@ -41,11 +41,11 @@ Groups counted_groups(MeshDirection direction, const MeshShape& shape, const Mes
   const std::vector<MeshPlace> places = counted_places(shape, order);
   Groups groups;
   for (const MeshPlace& first : places) {
-    if (index(first, direction) != 0) continue;
+    if (coordinate(first, direction) != 0) continue;
     std::vector<int>& group = groups.emplace_back();
     for (int i = 0; i < degree(shape, direction); ++i) {
       MeshPlace wanted = first;
-      index(wanted, direction) = i;
+      coordinate(wanted, direction) = i;
       const auto same = [&](const MeshPlace& p) { return same_place(p, wanted); };
       const auto found = std::find_if(places.begin(), places.end(), same);
       group.push_back(static_cast<int>(found - places.begin()));

@@ -45,7 +45,7 @@ Times run(const std::vector<double>& seconds, std::int64_t count, bool overlap,
     std::vector<toy::Size> layers;
     for (const double s : seconds) layers.push_back({.count = count, .backward = s});
     toy::Toy toy(rank, layers);
-    std::vector<FlatRange> buckets;
+    std::vector<Range> buckets;
     for (std::size_t i = seconds.size(); i-- > 0;)
       buckets.push_back(toy.store->layout().units()[i].range);
     BucketedReduction reduction(rank, toy.model, *toy.store, buckets, overlap);
@@ -122,7 +122,7 @@ class Watch final : public LayerHook {
 TEST(Overlap, IsAskedForBeforeTheLayerBelow) {
   launch({.ranks = 2, .bind = false}, [](const Rank& rank) {
     toy::Toy toy(rank, std::vector<toy::Size>(3, {.count = 1 << 16}));
-    std::vector<FlatRange> buckets;
+    std::vector<Range> buckets;
     for (std::size_t i = 3; i-- > 0;) buckets.push_back(toy.store->layout().units()[i].range);
     BucketedReduction reduction(rank, toy.model, *toy.store, buckets);
     const auto seen = [&](const MicroBatchLoop& loop) {

@@ -4,48 +4,12 @@
 
 #include <set>
 
-#include "03_data_parallel/average.h"
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
-#include "common/model/emulated_device.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/conformance.h"
-#include "tests/support/delayed_comm.h"
-#include "tests/support/late_comm.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
-
-// 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of_training(std::int64_t micro_batches = 1,
-                               const std::string& recompute = "none") {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.gradient_dtype = DType::F64;
-  c.recompute = Recompute::parse(recompute);
-  c.batch = 21;
-  c.micro_batches = micro_batches;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
-  c.clip = 0.05;
-  return c;
-}
-
-// Beside Trainer's own: all ranks' weights are the same to the last bit after every step.
-struct EqualTrainer {
-  EqualTrainer(const Rank& own, const TrainConfig& config, const StepParts& parts)
-      : rank(own), trainer(rank, config, parts) {}
-  StepReport step(const BatchSampler& data) {
-    const StepReport report = trainer.step(data);
-    require_equal_weights(rank.world, trainer.parameters().values());
-    return report;
-  }
-  const Optimizer& optimizer() const { return trainer.optimizer(); }
-  Rank rank;
-  Trainer trainer;
-};
 
 StepParts parts_of(const BucketOptions& buckets, const MicroBatchLoop& loop) {
   return {.reducer = bucketed(buckets), .loop = loop};
@@ -56,56 +20,30 @@ const BucketOptions kBuckets[] = {
     {.first_bytes = 8000, .bytes = 1 << 20, .overlap = true},
     {.first_bytes = 64, .bytes = 3000, .overlap = false}};
 
-class DataParallel : public ::testing::TestWithParam<int> {
- protected:
-  // 3 where each rank has samples enough.
-  std::int64_t micro_batches() const { return GetParam() * 3 > 21 ? 1 : 3; }
-  // After 3 steps.
-  void expect_serial(const RankLayout& layout, const TrainConfig& config, const StepParts& parts) {
-    EXPECT_TRUE(same_steps(serial_, run_layout<EqualTrainer>(layout, config, 3, parts)));
-  }
-
- private:
-  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of_training(), 3);
-};
+class DataParallel : public AgainstSerial {};
 INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel, ::testing::ValuesIn(conformance::rank_counts()),
                          ::testing::PrintToStringParamName());
 
 TEST_P(DataParallel, IsTheSerialRun) {
   for (const BucketOptions& buckets : kBuckets) {
-    expect_serial({.ranks = GetParam()}, config_of_training(),
-                  parts_of(buckets, one_after_another));
-    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
-                  parts_of(buckets, layered));
+    expect_serial(odd_training(), parts_of(buckets, one_after_another));
+    expect_serial(odd_training(several()), parts_of(buckets, layered));
   }
-  expect_serial({.ranks = GetParam()}, config_of_training(micro_batches()),
-                parts_of(kBuckets[0], one_after_another));
+  expect_serial(odd_training(several()), parts_of(kBuckets[0], one_after_another));
 }
 
 TEST_P(DataParallel, IsTheSerialRunInVirtualTimeAndRecomputed) {
-  const Machine machine = find_machine("dgx-a100");
   for (const MicroBatchLoop& loop : {MicroBatchLoop(one_after_another), MicroBatchLoop(layered)}) {
     const StepParts parts = parts_of(kBuckets[0], loop);
-    expect_serial({.options = on_machine(machine, GetParam(), {.poison = true})},
-                  config_of_training(micro_batches()), parts);
-    expect_serial({.ranks = GetParam()}, config_of_training(micro_batches(), "block"), parts);
+    expect_serial_in_virtual_time(odd_training(several()), parts);
+    expect_serial(odd_training(several(), "block"), parts);
   }
 }
 
-// Nothing is over before it is waited for; and everything comes in an order that it seldom comes
-// in.
 TEST_P(DataParallel, WaitsForWhatItReads) {
-  LaunchOptions options = launch_options({.ranks = GetParam()});
-  options.internals.decorate = make_late_comm;
-  expect_serial({.options = options}, config_of_training(micro_batches()),
-                parts_of(kBuckets[0], layered));
-  expect_serial({.options = options}, config_of_training(),
-                parts_of(kBuckets[0], one_after_another));
-  options.internals.decorate = [](std::unique_ptr<Communicator> world) {
-    return make_delayed_comm(std::move(world), 5);
-  };
-  expect_serial({.options = options}, config_of_training(),
-                parts_of(kBuckets[1], one_after_another));
+  expect_serial_when_late(odd_training(several()), parts_of(kBuckets[0], layered));
+  expect_serial_when_late(odd_training(), parts_of(kBuckets[0], one_after_another));
+  expect_serial_when_delayed(odd_training(), parts_of(kBuckets[1], one_after_another));
 }
 
 // One all-reduce a bucket and step, however many micro-batches, and beside them only the loss.
@@ -115,7 +53,7 @@ TEST(DataParallelTraffic, IsOneSumABucketAndStep) {
   for (const BucketOptions& buckets : kBuckets)
     for (const MicroBatchLoop& loop : {MicroBatchLoop(one_after_another), MicroBatchLoop(layered)})
       launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
-        const TrainConfig config = config_of_training(3);
+        const TrainConfig config = odd_training(3);
         Trainer trainer(rank, config, parts_of(buckets, loop));
         const BatchSampler data(text, config.model.context, config.seed);
         for (int i = 0; i < kSteps; ++i) trainer.step(data);
@@ -136,7 +74,7 @@ TEST(DataParallelMemory, IsSixteenBytesAParameterOnEveryRank) {
   const auto text = some_text();
   for (const int ranks : {1, 2, 4})
     launch(launch_options({.ranks = ranks}), [&](const Rank& rank) {
-      TrainConfig config = config_of_training();
+      TrainConfig config = odd_training();
       config.model = odd_config(DType::BF16);
       config.gradient_dtype = DType::BF16;
       Trainer trainer(rank, config, parts_of(kBuckets[0], one_after_another));
@@ -155,8 +93,8 @@ TEST(DataParallelMemory, IsSixteenBytesAParameterOnEveryRank) {
 // micro-batches the same. (Batch normalization, whose statistics are a rank's, would.)
 TEST(DataParallelLosses, DoNotDependOnTheRanks) {
   const auto losses = [](int ranks) {
-    return run_layout<EqualTrainer>({.ranks = ranks}, config_of_training(), 5,
-                                    parts_of(kBuckets[0], one_after_another))
+    return run_layout<CheckedTrainer>({.ranks = ranks}, odd_training(), 5,
+                                      parts_of(kBuckets[0], one_after_another))
         .back()
         .losses;
   };

@@ -19,8 +19,8 @@ namespace {
 std::int64_t own_elements(const FlatLayout& layout, int rank) {
   std::int64_t sum = 0;
   for (std::size_t u = 0; u < layout.units().size(); ++u) {
-    const FlatRange shard = layout.shard(u, rank);
-    for (const FlatRange& p : layout.units()[u].parameters)
+    const Range shard = layout.shard(u, rank);
+    for (const Range& p : layout.units()[u].parameters)
       sum += std::max<std::int64_t>(0, std::min(shard.end, p.end) - std::max(shard.begin, p.begin));
   }
   return sum;

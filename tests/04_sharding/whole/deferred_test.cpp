@@ -1,35 +1,18 @@
 // Weight gradients that are computed later than their layer's backward, as a zero-bubble pipeline
 // does: stage 1 sends a unit when they are there; the others refuse them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "04_sharding/sharded_units.h"
 #include "common/train/trainer.h"
 #include "tests/04_sharding/whole/toy_run.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/conformance.h"
-#include "tests/support/late_comm.h"
 #include "tests/support/message_of.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
 
 constexpr std::int64_t kUnits = 5;  // table, positions, two blocks, norm
-
-// 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of_deferred(std::int64_t micro_batches = 1,
-                               const std::string& recompute = "none") {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.gradient_dtype = DType::F64;
-  c.recompute = Recompute::parse(recompute);
-  c.batch = 21;
-  c.micro_batches = micro_batches;
-  c.learning_rate = 3e-3;
-  c.warmup_steps = 2;
-  c.clip = 0.05;
-  return c;
-}
 
 std::int64_t scatters(const Rank& rank) { return rank.world.stats()[CommOp::ReduceScatter].calls; }
 
@@ -57,27 +40,21 @@ MicroBatchLoop deferring(Runs runs) {
   };
 }
 
-class DeferredSharding : public ::testing::TestWithParam<int> {};
+class DeferredSharding : public AgainstSerial {};
 INSTANTIATE_TEST_SUITE_P(Ranks, DeferredSharding, ::testing::ValuesIn(conformance::rank_counts()),
                          ::testing::PrintToStringParamName());
 
 TEST_P(DeferredSharding, IsTheSerialRunInStageOne) {
-  const std::vector<RunRecord> serial = run_layout(RankLayout{}, config_of_deferred(), 3);
-  const std::int64_t several = GetParam() * 3 > 21 ? 1 : 3;
-  for (const bool late : {false, true})
-    for (const Runs runs : {Runs::BehindEach, Runs::BehindAll})
-      for (const std::int64_t bucket : {0, 40 * GetParam()})
-        for (const TrainConfig& config :
-             {config_of_deferred(), config_of_deferred(several, "block")}) {
-          StepParts parts = sharded({.stage = 1, .bucket = bucket});
-          parts.loop = deferring(runs);
-          LaunchOptions options = launch_options({.ranks = GetParam()});
-          if (late) options.internals.decorate = make_late_comm;
-          EXPECT_TRUE(
-              same_steps(serial, run_layout<Trainer>({.options = options}, config, 3, parts)))
-              << config.micro_batches << " micro-batches, buckets of " << bucket
-              << (runs == Runs::BehindAll ? ", all deferred to the end" : "");
-        }
+  for (const Runs runs : {Runs::BehindEach, Runs::BehindAll})
+    for (const std::int64_t bucket : {0, 40 * GetParam()})
+      for (const TrainConfig& config : {odd_training(), odd_training(several(), "block")}) {
+        SCOPED_TRACE(fmt::format("{} micro-batches, buckets of {}{}", config.micro_batches, bucket,
+                                 runs == Runs::BehindAll ? ", all deferred to the end" : ""));
+        StepParts parts = sharded({.stage = 1, .bucket = bucket});
+        parts.loop = deferring(runs);
+        expect_serial(config, parts);
+        expect_serial_when_late(config, parts);
+      }
 }
 
 TEST(DeferredShards, AreRefusedWhereGradientsAreFreed) {

@@ -33,8 +33,7 @@ TrainConfig config_of_one_call() {
 // What is trained: a model, and a rank's part of a step's samples.
 struct Task {
   std::function<Model(const Rank& rank, const TrainConfig& config)> model;
-  std::function<MicroBatch(const Rank& rank, const BatchSampler& data, int step,
-                           const SampleRange& part)>
+  std::function<MicroBatch(const Rank& rank, const BatchSampler& data, int step, const Range& part)>
       read;
   double losses_a_sample;
 };
@@ -62,7 +61,7 @@ class SquaredError final : public Loss {
 
 // Rows of a tensor of normal numbers, (21, columns), the same for any split over ranks.
 Tensor drawn_rows(const Rank& rank, const std::string& name, std::int64_t columns,
-                  const SampleRange& part) {
+                  const Range& part) {
   const std::vector<double> all =
       to_doubles(random_tensor({21, columns}, DType::F64, rank.device, name));
   return from_doubles({all.begin() + part.begin * columns, all.begin() + part.end * columns},
@@ -84,7 +83,7 @@ const Task kPerceptron = {
           return model;
         },
     .read =
-        [](const Rank& rank, const BatchSampler&, int step, const SampleRange& part) {
+        [](const Rank& rank, const BatchSampler&, int step, const Range& part) {
           const std::string name = std::to_string(step);
           return MicroBatch{.batch = {.tokens = drawn_rows(rank, "x" + name, 3, part),
                                       .targets = drawn_rows(rank, "y" + name, 2, part)},
@@ -95,7 +94,7 @@ const Task kPerceptron = {
 const Task kGpt = {
     .model = [](const Rank& rank, const TrainConfig& c) { return make_gpt(rank, c.model); },
     .read =
-        [](const Rank& rank, const BatchSampler& data, int step, const SampleRange& part) {
+        [](const Rank& rank, const BatchSampler& data, int step, const Range& part) {
           return MicroBatch{
               .batch = data.batch(rank.device, 21 * step + part.begin, part.count()),
               .pass = {.step = static_cast<std::uint64_t>(step), .first_sample = part.begin}};
@@ -123,7 +122,7 @@ struct OneCall {
   };
   Report step(const BatchSampler& data) {
     const auto now = static_cast<int>(optimizer_->steps());
-    const SampleRange part = part_of({0, config.batch}, rank.world.rank(), rank.world.size());
+    const Range part = share_of(config.batch, rank.world.rank(), rank.world.size());
     const MicroBatch micro = task.read(rank, data, now, part);
     const double losses = static_cast<double>(config.batch) * task.losses_a_sample;
     std::vector<LayerHook*> hooks;

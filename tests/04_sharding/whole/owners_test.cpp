@@ -23,78 +23,6 @@ namespace {
 
 using Sum = OwnerOptions::Sum;
 
-// 21 samples: over 2 and 4 ranks the shares differ by one.
-TrainConfig config_of_owners(std::int64_t micro_batches = 1,
-                             const std::string& recompute = "none") {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.gradient_dtype = DType::F64;
-  c.recompute = Recompute::parse(recompute);
-  c.batch = 21;
-  c.micro_batches = micro_batches;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
-  c.clip = 0.05;
-  return c;
-}
-
-class TrainingWithOwners : public ::testing::TestWithParam<int> {
- protected:
-  // 3 where each rank has samples enough.
-  std::int64_t micro_batches() const { return GetParam() * 3 > 21 ? 1 : 3; }
-  // After 3 steps.
-  void expect_serial(const RankLayout& layout, const TrainConfig& config,
-                     const OwnerOptions& options = {},
-                     const MicroBatchLoop& loop = one_after_another) {
-    StepParts parts = owned(options);
-    parts.loop = loop;
-    EXPECT_TRUE(same_steps(serial_, run_layout(layout, config, 3, parts)));
-  }
-
- private:
-  const std::vector<RunRecord> serial_ = run_layout(RankLayout{}, config_of_owners(), 3);
-};
-INSTANTIATE_TEST_SUITE_P(Ranks, TrainingWithOwners, ::testing::ValuesIn(conformance::rank_counts()),
-                         ::testing::PrintToStringParamName());
-
-TEST_P(TrainingWithOwners, IsTheSerialRun) {
-  expect_serial({.ranks = GetParam()}, config_of_owners());
-  expect_serial({.ranks = GetParam()}, config_of_owners(micro_batches(), "block"), {}, layered);
-  expect_serial({.ranks = GetParam()}, config_of_owners(micro_batches()), {.sum = Sum::AllReduce});
-}
-
-TEST_P(TrainingWithOwners, IsTheSerialRunWithEveryKnob) {
-  const GatherOptions gathers[] = {kNoneAhead,
-                                   {.prefetch = 3, .live = 6000},
-                                   {.prefetch = 0, .reuse = 3000},
-                                   {.reuse = GatherOptions::kAll},
-                                   {.persist = 600},
-                                   kAlwaysWhole};
-  for (const GatherOptions& gather : gathers)
-    expect_serial({.ranks = GetParam()}, config_of_owners(micro_batches()), {.gather = gather});
-}
-
-TEST_P(TrainingWithOwners, IsTheSerialRunInVirtualTime) {
-  const Machine machine = find_machine("dgx-a100");
-  expect_serial({.options = on_machine(machine, GetParam(), {.poison = true})},
-                config_of_owners(micro_batches(), "block"));
-}
-
-// Nothing is over before it is waited for; and everything comes in an order that it seldom comes
-// in.
-TEST_P(TrainingWithOwners, WaitsForWhatItReads) {
-  LaunchOptions options = launch_options({.ranks = GetParam()});
-  options.internals.decorate = make_late_comm;
-  for (const Sum sum : {Sum::ReduceToOwner, Sum::AllReduce})
-    expect_serial({.options = options}, config_of_owners(micro_batches()),
-                  {.gather = {.persist = 600}, .sum = sum});
-  options.internals.decorate = [](std::unique_ptr<Communicator> world) {
-    return make_delayed_comm(std::move(world), 5);
-  };
-  expect_serial({.options = options}, config_of_owners(), {.gather = {.prefetch = 2}});
-}
-
 // The owner's sums, over ranks and micro-batches, in two steps of which the second overwrites the
 // first; the others hold nothing.
 TEST(OwnersStep, OwnersHaveTheSumsOfAllRanks) {
@@ -112,7 +40,7 @@ TEST(OwnersStep, OwnersHaveTheSumsOfAllRanks) {
             const std::vector<double> sums = run.toy.sums(ranks, micro_batches);
             for (const OptimizerSlice& slice : run.reducer->slices()) {
               const auto at = static_cast<std::size_t>(slice.name[5] - '0');  // "layer0.weight"
-              const FlatRange range = run.toy.store->layout().units()[at].parameters[0];
+              const Range range = run.toy.store->layout().units()[at].parameters[0];
               EXPECT_TRUE(numbers_are(fmt::format("{} ranks, {} micro-batches, rank {}: {}", ranks,
                                                   micro_batches, rank.world.rank(), slice.name),
                                       slice.gradient,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "05_pipeline/check.h"
+#include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/schedules.h"
 #include "tests/05_pipeline/whole/toy_stages.h"
 #include "tests/support/drawn.h"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/pipelined.h"
 #include "05_pipeline/schedules.h"
 #include "common/nn/cross_entropy.h"

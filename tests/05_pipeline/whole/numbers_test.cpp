@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/schedules.h"
 #include "05_pipeline/simulate.h"
 #include "tests/05_pipeline/whole/toy_stages.h"

@@ -12,9 +12,8 @@
 
 #include "03_data_parallel/bucketed_reduction.h"
 #include "05_pipeline/schedules.h"
-#include "tests/nn/gpt_fixture.h"
 #include "tests/support/message_of.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
@@ -100,16 +99,7 @@ TEST(FindSchedule, RefusesOtherNamesAndChunks) {
 }
 
 TrainConfig config_of_pipelined(int pp, std::int64_t micro_batches, double clip = 0) {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.model.layers = 4;
-  c.gradient_dtype = DType::F64;
-  c.batch = 2 * micro_batches;
-  c.micro_batches = micro_batches;
-  c.pp = pp;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
+  TrainConfig c = odd_training(pp, 0, 2 * micro_batches, micro_batches, 4);
   c.clip = clip;
   return c;
 }

@@ -99,7 +99,6 @@ class Counts {
   CommStats of(const std::string& name, int rank) const { return by_name_.at(name)[index(rank)]; }
 
  private:
-  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   std::mutex mutex_;
   std::map<std::string, std::vector<CommStats>> by_name_;
 };

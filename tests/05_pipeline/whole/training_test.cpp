@@ -7,30 +7,15 @@
 
 #include "03_data_parallel/bucketed_reduction.h"
 #include "05_pipeline/pipelined.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
 
 TrainConfig config_of(int pp, std::int64_t micro_batches, double dropout = 0.1) {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, dropout);
-  c.model.layers = 5;
-  c.gradient_dtype = DType::F64;
-  c.batch = 2 * micro_batches;
-  c.micro_batches = micro_batches;
-  c.pp = pp;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
-  c.clip = 0.05;
+  TrainConfig c = odd_training(pp, 0, 2 * micro_batches, micro_batches, 5);
+  c.model.dropout = dropout;
   return c;
-}
-
-std::vector<RunRecord> serial(TrainConfig config, int steps = 2) {
-  config.pp = 1;
-  return run_layout({.ranks = 1}, config, steps);
 }
 
 struct TrainingCase {
@@ -54,8 +39,9 @@ TEST_P(Synchronous, LeavesWhatOneRankLeaves) {
   config.model.layers = std::max<std::int64_t>(5, c.pp * c.chunks);
   const PipelineChoice choice{
       .schedule = c.schedule, .chunks = c.chunks, .again = c.again, .keep_bytes = c.keep_bytes};
-  EXPECT_TRUE(same_steps(serial(config), run_layout({.ranks = c.pp, .virtual_time = c.virtual_time},
-                                                    config, 2, pipelined(choice))));
+  EXPECT_TRUE(same_steps(
+      serial_steps(config, 2),
+      run_layout({.ranks = c.pp, .virtual_time = c.virtual_time}, config, 2, pipelined(choice))));
 }
 
 std::vector<TrainingCase> cases() {
@@ -106,7 +92,7 @@ TEST_P(EndsAlone, LeaveWhatOneRankLeaves) {
   config.model.layers = c.layers;
   config.batch = 8;
   EXPECT_TRUE(same_steps(
-      serial(config),
+      serial_steps(config, 2),
       run_layout({.ranks = c.pp, .virtual_time = c.virtual_time}, config, 2,
                  pipelined({.schedule = c.schedule, .chunks = c.chunks, .again = c.again}))));
 }
@@ -143,7 +129,7 @@ TEST_P(DataAndPipeline, LeavesWhatOneRankLeaves) {
   StepParts parts;
   if (g.buckets) parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
   const PipelineChoice choice{.schedule = g.schedule, .chunks = interleaves ? 2 : 1};
-  EXPECT_TRUE(same_steps(serial(config),
+  EXPECT_TRUE(same_steps(serial_steps(config, 2),
                          run_layout({.ranks = g.dp * g.pp}, config, 2, pipelined(choice, parts))));
 }
 INSTANTIATE_TEST_SUITE_P(Grids, DataAndPipeline,

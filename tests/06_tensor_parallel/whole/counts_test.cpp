@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "06_tensor_parallel/naive_splits.h"
+#include "06_tensor_parallel/more/naive_splits.h"
 #include "06_tensor_parallel/parallel_block.h"
 #include "06_tensor_parallel/vocab_parallel_loss.h"
 #include "06_tensor_parallel/vocab_parallel_table.h"

@@ -1,5 +1,5 @@
 // The other splits compute the same; and the one that would not.
-#include "06_tensor_parallel/naive_splits.h"
+#include "06_tensor_parallel/more/naive_splits.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

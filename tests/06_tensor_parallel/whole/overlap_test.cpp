@@ -9,8 +9,8 @@
 
 #include "06_tensor_parallel/column_parallel.h"
 #include "06_tensor_parallel/f_and_g.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "06_tensor_parallel/spatial_split.h"
 #include "06_tensor_parallel/vocab_parallel_table.h"
 #include "common/nn/linear.h"
 #include "common/nn/sequence.h"

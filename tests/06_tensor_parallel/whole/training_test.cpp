@@ -7,54 +7,35 @@
 #include <string>
 
 #include "06_tensor_parallel/parallel_block.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
 
-TrainConfig config_of(int tp, int dp = 1) {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.model.layers = 3;
-  c.model.heads = 12;  // of 3 columns
-  c.model.width = 36;
-  c.gradient_dtype = DType::F64;
-  c.batch = 5 * dp + 1;  // ranks with unequal shares
-  c.micro_batches = 1;
-  c.tp = tp;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
-  c.clip = 0.05;
-  return c;
-}
-
-std::vector<RunRecord> serial(TrainConfig config, int steps = 3) {
-  config.tp = 1;
-  return run_layout({.ranks = 1}, config, steps);
-}
+// Ranks have unequal shares.
+TrainConfig config_of(int tp, int dp = 1) { return odd_training(1, tp, 5 * dp + 1); }
 
 class TensorParallel : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallel, ::testing::Values(2, 3, 4, 6));
 
 TEST_P(TensorParallel, LeavesWhatOneRankLeaves) {
   const TrainConfig config = config_of(GetParam());
-  EXPECT_TRUE(
-      same_steps(serial(config), run_layout({.ranks = config.tp}, config, 3, tensor_parallel())));
+  EXPECT_TRUE(same_steps(serial_steps(config),
+                         run_layout({.ranks = config.tp}, config, 3, tensor_parallel())));
 }
 
 TEST_P(TensorParallel, LeavesItInVirtualTimeToo) {
   const TrainConfig config = config_of(GetParam());
-  EXPECT_TRUE(same_steps(serial(config), run_layout({.ranks = config.tp, .virtual_time = true},
-                                                    config, 3, tensor_parallel())));
+  EXPECT_TRUE(same_steps(
+      serial_steps(config),
+      run_layout({.ranks = config.tp, .virtual_time = true}, config, 3, tensor_parallel())));
 }
 
 TEST_P(TensorParallel, RecomputesWhatItIsAskedTo) {
   for (const char* what : {"core", "block", "every:2"}) {
     TrainConfig config = config_of(GetParam());
     config.recompute = Recompute::parse(what);
-    EXPECT_TRUE(same_steps(serial(config, 2),
+    EXPECT_TRUE(same_steps(serial_steps(config, 2),
                            run_layout({.ranks = config.tp}, config, 2, tensor_parallel())))
         << what;
   }
@@ -68,7 +49,7 @@ TEST(TensorParallelInShorterTypes, StaysNearTheSerialRun) {
   const auto distance = [](DType dtype, int tp) {
     TrainConfig config = config_of(tp);
     config.model.dtype = config.gradient_dtype = dtype;
-    const std::vector<RunRecord> one = serial(config, 5);
+    const std::vector<RunRecord> one = serial_steps(config, 5);
     const std::vector<RunRecord> split = run_layout({.ranks = tp}, config, 5, tensor_parallel());
     double worst = 0;
     for (std::size_t i = 0; i < one.size(); ++i)
@@ -94,8 +75,8 @@ TEST_P(DataAndTensor, LeavesWhatOneRankLeaves) {
   const Grid& g = GetParam();
   TrainConfig config = config_of(g.tp, g.dp);
   config.batch = 2 * g.dp;
-  EXPECT_TRUE(
-      same_steps(serial(config), run_layout({.ranks = g.dp * g.tp}, config, 3, tensor_parallel())));
+  EXPECT_TRUE(same_steps(serial_steps(config),
+                         run_layout({.ranks = g.dp * g.tp}, config, 3, tensor_parallel())));
 }
 
 }  // namespace

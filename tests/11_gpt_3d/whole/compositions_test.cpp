@@ -12,34 +12,12 @@
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
 
-TrainConfig config_of(int dp, int pp, int tp) {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.model.layers = 3;
-  c.model.heads = 12;  // of 3 columns
-  c.model.width = 36;
-  c.gradient_dtype = DType::F64;
-  c.batch = 2 * dp;
-  c.micro_batches = 1;
-  c.tp = tp;
-  c.pp = pp;
-  c.steps = 10;
-  c.warmup_steps = 2;
-  c.learning_rate = 3e-3;
-  c.clip = 0.05;
-  return c;
-}
-
-std::vector<RunRecord> serial_steps(TrainConfig config, int steps) {
-  config.pp = config.tp = 1;
-  return run_layout({.ranks = 1}, config, steps);
-}
+TrainConfig config_of(int dp, int pp, int tp) { return odd_training(pp, tp, 2 * dp); }
 
 // Ranks that have the same stages divide what they hold of them.
 struct ShardedStages {

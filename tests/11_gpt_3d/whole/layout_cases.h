@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "03_data_parallel/bucketed_reduction.h"
+#include "04_sharding/activation_shards.h"
 #include "04_sharding/owned_units.h"
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
@@ -29,7 +30,8 @@ struct LayoutCase {
   std::string schedule = "";  // pp 1: none
   int chunks = 1;
   bool recompute = false, virtual_time = false, clipped = true;
-  bool owners = false;  // of whole units, in stage 3
+  bool owners = false;       // of whole units, in stage 3
+  bool activations = false;  // what blocks keep is cut over tp
 
   int ranks() const { return dp * pp * tp; }
   // Interleaving takes as many micro-batches as a multiple of its ranks.
@@ -37,9 +39,9 @@ struct LayoutCase {
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
                             c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
-                            c.recompute ? " recomputed" : "",
+                            c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
                             c.virtual_time ? " in virtual time" : "",
                             c.clipped ? "" : " not clipped");
 }
@@ -55,6 +57,7 @@ inline std::vector<LayoutCase> all_layouts() {
     c.recompute = all.size() % 3 == 1;
     c.virtual_time = all.size() % 4 == 2;
     c.clipped = all.size() % 7 != 5;
+    c.activations = c.recompute && c.tp > 1 && all.size() % 2 == 1;
     c.owners = c.zero == 3 && c.pp == 1 && all.size() % 5 < 3;
     all.push_back(c);
   };
@@ -108,6 +111,7 @@ inline StepParts parts_of(const LayoutCase& c) {
   else if (c.dp > 1)
     parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
+  if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
   return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
 }
 

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/comm/mesh.h"
@@ -27,9 +29,10 @@ struct Books {
   CommStats world;         // of the world alone
   CommStats::Peer family;  // of all its communicators
   double seconds = 0;
-  std::vector<std::string> events;  // where they are recorded
-  std::int64_t elements = 0;        // of its parameters: without padding
-  std::int64_t padded_bytes = 0;    // of their values, or of their gradients: all are F64
+  std::vector<std::string> events;          // where they are recorded
+  std::int64_t elements = 0;                // of its parameters: without padding
+  std::int64_t padded_bytes = 0;            // of their values, or of their gradients: all are F64
+  std::set<std::string> computed_in_waits;  // operations inside spans of communication
 };
 
 // A line each: what the rank computed and which calls on which of its communicators, when, and what
@@ -48,16 +51,22 @@ std::vector<Books> books_of(const LayoutCase& c, LaunchOptions options) {
   std::vector<Books> all(static_cast<std::size_t>(options.ranks));
   launch(options, [&](const Rank& rank) {
     if (options.record_trace) rank.trace.watch(&rank.device);
+    std::set<std::string> computed_in_waits;
     Trainer trainer(rank, config, parts_of(c));
+    rank.device.listen([&](const OpCost& cost) {
+      if (rank.trace.part() == "communication") computed_in_waits.insert(cost.operation);
+    });
     const BatchSampler data(text, config.model.context, config.seed);
     for (int i = 0; i < kStepsOfBooks; ++i) trainer.step(data);
+    rank.device.listen(nullptr);
     Books& books = all[static_cast<std::size_t>(rank.world.rank())];
     books = {.ledger = rank.device.ledger(),
              .world = rank.world.stats(),
              .family = rank.world.sent_by_family(),
              .seconds = rank.clock.now(),
              .events = lines_of(rank.trace.events()),
-             .padded_bytes = trainer.parameters().layout().count() * 8};
+             .padded_bytes = trainer.parameters().layout().count() * 8,
+             .computed_in_waits = std::move(computed_in_waits)};
     for (const Parameter* p : trainer.parameters().parameters()) books.elements += p->shape.count();
     rank.trace.watch(nullptr);
   });
@@ -138,6 +147,7 @@ TEST_P(MetaShares, AreThoseOfTheLayout) {
       const auto live = [&](Purpose p) { return books.ledger[p].live_bytes; };
       EXPECT_GT(books.seconds, 0);
       EXPECT_GT(books.family.messages, 0);
+      EXPECT_THAT(books.computed_in_waits, ::testing::IsEmpty()) << "counted as communication";
       EXPECT_EQ(live(Purpose::Parameters), books.padded_bytes / (c.zero >= 3 ? c.dp : 1));
       EXPECT_EQ(live(Purpose::Gradients), books.padded_bytes / (c.zero >= 2 ? c.dp : 1));
       for (const Purpose p : {Purpose::Activations, Purpose::Workspace, Purpose::Communication})

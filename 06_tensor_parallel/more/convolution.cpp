@@ -1,4 +1,4 @@
-#include "06_tensor_parallel/convolution.h"
+#include "06_tensor_parallel/more/convolution.h"
 
 #include <fmt/format.h>
 
@@ -115,6 +115,9 @@ void convolution(View y, ConstView x, ConstView filters, const ConvolutionOption
       const Index n = row / I / s.F, f = row / I % s.F, i = row % I;
       T* const to = out + row * J;
       std::fill_n(to, J, T{});
+      // Row i of y is a sum over channels, and over the filter's rows a, each of which reads one
+      // row h of x. Of its columns j only those are visited in which tap b reads an element that is
+      // there.
       for (Index c = 0; c < s.C; ++c)
         for (Index a = 0; a < A; ++a) {
           const Index h = s.rows.read(i, a);
@@ -144,6 +147,8 @@ void convolution_input_gradient(View dx, ConstView dy, ConstView filters,
       const Index n = row / H / s.C, c = row / H % s.C, h = row % H;
       T* const to = out + row * W;
       std::fill_n(to, W, T{});
+      // The same products, found from the other end: row h of x was read by the row i of y, if any,
+      // that tap a reaches from there. So each thread writes rows of its own.
       for (Index f = 0; f < s.F; ++f)
         for (Index a = 0; a < A; ++a) {
           const Index i = s.rows.output_of(h, a);
@@ -175,6 +180,7 @@ void convolution_filter_gradient(View dfilters, ConstView dy, ConstView x,
     cpu::parallel_rows(s.F * s.C * A, s.N * I * s.columns.outputs * B, [=](Index row) {
       const Index f = row / A / s.C, c = row / A % s.C, a = row % A;
       std::vector<double> sums(static_cast<std::size_t>(B));
+      // A tap's gradient is one long sum over samples and outputs, in F64.
       for (Index n = 0; n < s.N; ++n)
         for (Index i = s.rows.first(a); i < s.rows.last(a); ++i) {
           const T* const left = of_y + s.y_row(n, f, i);

@@ -1,4 +1,4 @@
-#include "06_tensor_parallel/areas.h"
+#include "06_tensor_parallel/more/areas.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace aisc {
 namespace {
 
-Interval common_part(const Interval& a, const Interval& b) {
+Range common_part(const Range& a, const Range& b) {
   const std::int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
@@ -36,10 +36,6 @@ Area common_part(const Area& a, const Area& b) {
   return {common_part(a.rows, b.rows), common_part(a.columns, b.columns)};
 }
 
-Interval share_of(std::int64_t size, int part, int parts) {
-  return {size * part / parts, size * (part + 1) / parts};
-}
-
 std::vector<Area> areas_of(const RankGrid& grid, std::int64_t rows, std::int64_t columns) {
   std::vector<Area> areas;
   for (int r = 0; r < grid.size(); ++r)
@@ -48,15 +44,15 @@ std::vector<Area> areas_of(const RankGrid& grid, std::int64_t rows, std::int64_t
   return areas;
 }
 
-Interval read_by(const ConvolutionAxis& axis, const Interval& y) {
-  const Interval reads{axis.read(y.begin, 0), axis.read(y.end - 1, axis.filter - 1) + 1};
+Range read_by(const ConvolutionAxis& axis, const Range& y) {
+  const Range reads{axis.read(y.begin, 0), axis.read(y.end - 1, axis.filter - 1) + 1};
   return {std::clamp<std::int64_t>(reads.begin, 0, axis.size),
           std::clamp<std::int64_t>(reads.end, 0, axis.size)};
 }
 
 // From the first that reads x.begin or more with its last tap, to the first that reads nothing
 // before x.end.
-Interval readers_of(const ConvolutionAxis& axis, const Interval& x) {
+Range readers_of(const ConvolutionAxis& axis, const Range& x) {
   return {axis.first_from(x.begin, axis.filter - 1), axis.first_from(x.end, 0)};
 }
 

@@ -1,4 +1,4 @@
-#include "06_tensor_parallel/naive_splits.h"
+#include "06_tensor_parallel/more/naive_splits.h"
 
 #include "06_tensor_parallel/column_parallel.h"
 #include "06_tensor_parallel/f_and_g.h"
@@ -97,7 +97,7 @@ std::unique_ptr<Layer> gathered(const GptParts::Wanted& w, Communicator& tp, con
 std::unique_ptr<Layer> rows_first_mlp(const GptParts::Wanted& w, Communicator& tp) {
   const GptConfig& c = w.config;
   const std::int64_t C = c.width, hidden = 4 * C;
-  part_of(tp, w.name, "columns", C);
+  even_share(tp, w.name, "columns", C);
   const auto own = [&](const char* name) {
     return make_unique<OwnColumns>(w.rank, tp, w.name + name);
   };
@@ -127,7 +127,7 @@ GptParts straight_parts(Communicator& tp) {
   GptParts parts = gpt2_parts();
   parts.attention = [&tp](Wanted w) {
     const GptConfig& c = w.config;
-    part_of(tp, w.name, "columns", c.width);
+    even_share(tp, w.name, "columns", c.width);
     return in_sequence(w.rank, w.name, gathered(w, tp, ".qkv", c.width, 3 * c.width),
                        w.parts.core(w),
                        gathered(w, tp, ".project", c.width, c.width, c.residual_stddev()),
@@ -136,7 +136,7 @@ GptParts straight_parts(Communicator& tp) {
   parts.mlp = [&tp](Wanted w) {
     const GptConfig& c = w.config;
     const std::int64_t C = c.width, hidden = 4 * C;
-    part_of(tp, w.name, "columns", C);
+    even_share(tp, w.name, "columns", C);
     return in_sequence(w.rank, w.name, gathered(w, tp, ".fc", C, hidden),
                        make_unique<GeluLayer>(w.rank, w.name + ".gelu"),
                        gathered(w, tp, ".project", hidden, C, c.residual_stddev()),

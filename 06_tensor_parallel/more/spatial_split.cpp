@@ -1,6 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/spatial_split.cpp (stub c4e2f532be85).
-// Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
-#include "06_tensor_parallel/spatial_split.h"
+#include "06_tensor_parallel/more/spatial_split.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +9,6 @@
 
 namespace aisc {
 namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 void check_extents(const char* what, const Communicator& ranks, const char* name, const Tensor& x,
                    const Area& area) {
@@ -67,16 +63,31 @@ Tensor with_halo(Communicator& ranks, const Tensor& own, const std::vector<Area>
   check_extents("with_halo", ranks, "own", own, mine);
   if (n == 1 && mine == wanted) return own.share();
   Tensor whole = piece_of(own, wanted, Purpose::Activations);
-  // LAB 06.7: the halo of a part
-  // For each other rank: common_part() of what is mine and what that rank needs goes there, and
-  // common_part() of what that rank owns and what is wanted here comes from there. Corners need
-  // nothing special, and an empty part is no message. Copy each part that goes with copy_area()
-  // into a piece_of() its own; make a piece_of() for each that comes. All transfers are one
-  // exchange(). For d = 1, 2, ..: send to rank me + d and receive from rank me - d, modulo n, so
-  // that no two ranks send to the same one at a time. While the pieces are under way, copy what
-  // is mine into `whole`; then wait, and copy the pieces there.
-  throw NotImplemented("lab 06.7: the halo of a part", __FILE__, __LINE__);
-  // END LAB 06.7
+  // To and from each other rank the part that two areas have in common: corners need nothing
+  // special, and an empty part is no message. In turn d a rank sends to the d-th after it and
+  // receives from the d-th before it, so that no two send to the same one at a time.
+  std::vector<Transfer> transfers;
+  std::vector<std::pair<Area, Tensor>> arriving;
+  for (int d = 1; d < n; ++d) {
+    Transfer transfer{.to = (me + d) % n, .from = (me - d + n) % n};
+    const Area out = common_part(mine, needed[index(transfer.to)]);
+    const Area in = common_part(owned[index(transfer.from)], wanted);
+    if (!out.empty()) {
+      const Tensor piece = piece_of(own, out);
+      copy_area(piece, out, own, mine, out);
+      transfer.in = piece;
+    }
+    if (!in.empty()) {
+      arriving.emplace_back(in, piece_of(own, in));
+      transfer.out = arriving.back().second;
+    }
+    if (!out.empty() || !in.empty()) transfers.push_back(std::move(transfer));
+  }
+  Work work = ranks.exchange(transfers);  // comm: O W C N elements on a side, O^2 C N in a corner
+  copy_area(whole, wanted, own, mine, common_part(mine, wanted));
+  work.wait();
+  for (const auto& [area, piece] : arriving) copy_area(whole, wanted, piece, area, area);
+  return whole;
 }
 
 SpatialConvolution::SpatialConvolution(const Rank& rank, Communicator& ranks, const Options& o)
@@ -101,10 +112,10 @@ SpatialConvolution::SpatialConvolution(const Rank& rank, Communicator& ranks, co
 
 // Of the convolution of a part of x to a part of y: what is missing of x on a side is padding.
 ConvolutionOptions SpatialConvolution::options_of(const Area& x, const Area& y) const {
-  const auto before = [](const ConvolutionAxis& axis, const Interval& in, const Interval& out) {
+  const auto before = [](const ConvolutionAxis& axis, const Range& in, const Range& out) {
     return axis.before + in.begin - out.begin * axis.stride;
   };
-  const auto after = [&](const ConvolutionAxis& axis, const Interval& in, const Interval& out) {
+  const auto after = [&](const ConvolutionAxis& axis, const Range& in, const Range& out) {
     return (out.count() - 1) * axis.stride + axis.filter - in.count() - before(axis, in, out);
   };
   return {.row_stride = rows_.stride,

@@ -1,4 +1,4 @@
-#include "03_data_parallel/parameter_server.h"
+#include "03_data_parallel/more/parameter_server.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,17 +1,17 @@
-// Two pipelines through the same ranks, one from each end: where one fills the other has work.
+#include "05_pipeline/more/bidirectional.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
 
 #include "05_pipeline/schedule_parts.h"
-#include "05_pipeline/schedules.h"
 #include "common/core/error.h"
 
 namespace aisc {
 namespace {
 
-// At least p micro-batches in each direction, p even; schedules.h has the phases.
+// At least p micro-batches in each direction, p even; bidirectional.h has the phases.
 std::vector<Action> dual_pipe_list(int ranks, int rank, int micro_batches) {
   const int near = rank < ranks / 2 ? 0 : 1, far = 1 - near;
   const int from_end = std::min(rank, ranks - 1 - rank), from_centre = ranks / 2 - 1 - from_end;

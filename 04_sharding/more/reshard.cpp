@@ -1,5 +1,5 @@
 // Which elements change their rank when shards are cut anew, and the exchange that moves them.
-#include "04_sharding/reshard.h"
+#include "04_sharding/more/reshard.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 void check_ranks(const FlatLayout& layout, int ranks, const char* which) {
   const std::vector<FlatUnit>& units = layout.units();
   for (std::size_t u = 0; u < units.size(); ++u) {
-    const FlatRange& range = units[u].range;
+    const Range& range = units[u].range;
     if (ranks < 1 || range.count() % ranks != 0 ||
         layout.shard(u, 0).count() != range.count() / ranks)
       fail(fmt::format("reshard_moves: the layout {} was made for {} ranks, {} were said", which,
@@ -35,7 +35,7 @@ void check_same(const FlatLayout& before, const FlatLayout& after) {
     if (old[u].name != now[u].name)
       fail(fmt::format("reshard_moves: unit {} is {} before and {} after", u, old[u].name,
                        now[u].name));
-    const std::vector<FlatRange>&p = old[u].parameters, &q = now[u].parameters;
+    const std::vector<Range>&p = old[u].parameters, &q = now[u].parameters;
     if (p.size() != q.size())
       fail(fmt::format("reshard_moves: unit {} has {} parameters before and {} after", old[u].name,
                        p.size(), q.size()));
@@ -62,27 +62,26 @@ std::vector<Move> reshard_moves(const FlatLayout& before, int ranks_before, cons
   check_ranks(before, ranks_before, "before");
   check_ranks(after, ranks_after, "after");
   check_same(before, after);
-  // LAB 04.7: reshard_moves
-  // > units()[u].range and .parameters[i] are ranges of the whole flat buffer, padding included.
-  // > For one of its elements: in whose shard(u, r) does it lie, how far from that shard's end, and
-  // > at which offset of that rank's buffer, where the shards of the units before come first?
-  // > Walk through each parameter from one such end to the next.
+  // Of an element of the whole flat buffer, padding included: where it lies, and how far it is to
+  // the end of that shard.
   struct Place {
     int rank;
     std::int64_t begin;  // in the rank's buffer
     std::int64_t left;   // elements from here to the end of the shard
   };
   const auto place = [](const FlatLayout& layout, int ranks, std::size_t unit, std::int64_t at) {
-    const FlatRange& range = layout.units()[unit].range;
+    const Range& range = layout.units()[unit].range;
     const std::int64_t length = range.count() / ranks, in_unit = at - range.begin;
     // All units before are cut evenly, so that their shards are range.begin / ranks elements.
     return Place{static_cast<int>(in_unit / length), range.begin / ranks + in_unit % length,
                  length - in_unit % length};
   };
   std::vector<Move> moves;
+  // From one end to the next, of the parameter, the old shard or the new one: before each turn the
+  // elements up to i have their moves.
   for (std::size_t u = 0; u < before.units().size(); ++u)
     for (std::size_t p = 0; p < before.units()[u].parameters.size(); ++p) {
-      const FlatRange &old = before.units()[u].parameters[p], &now = after.units()[u].parameters[p];
+      const Range &old = before.units()[u].parameters[p], &now = after.units()[u].parameters[p];
       for (std::int64_t i = 0; i < old.count();) {
         const Place from = place(before, ranks_before, u, old.begin + i);
         const Place to = place(after, ranks_after, u, now.begin + i);
@@ -92,7 +91,6 @@ std::vector<Move> reshard_moves(const FlatLayout& before, int ranks_before, cons
       }
     }
   return moves;
-  // END LAB 04.7
 }
 
 void reshard(Communicator& ranks, std::span<const Move> moves, ConstView before, View after) {

@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "06_tensor_parallel/areas.h"
+#include "06_tensor_parallel/more/areas.h"
 #include "common/comm/rank.h"
 #include "common/nn/layer.h"
 

@@ -4,21 +4,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "06_tensor_parallel/convolution.h"
+#include "06_tensor_parallel/more/convolution.h"
+#include "common/core/range.h"
 
 namespace aisc {
 
-// Of the rows or columns of a whole image: [begin, end).
-struct Interval {
-  std::int64_t begin = 0, end = 0;
-
-  std::int64_t count() const { return end - begin; }
-  friend bool operator==(const Interval&, const Interval&) = default;
-};
-
 // A part of the whole image; of a tensor (N, C, rows, columns) all samples and channels.
 struct Area {
-  Interval rows, columns;
+  Range rows, columns;
 
   bool empty() const { return rows.count() == 0 || columns.count() == 0; }
   friend bool operator==(const Area&, const Area&) = default;
@@ -31,17 +24,15 @@ struct RankGrid {
   int size() const { return rows * columns; }
 };
 
-// Part `part` of `parts` of [0, size): from size * part / parts, rounded down, to where the next
-// one begins. Parts differ by at most one. Rounding down in the middle of the image, too, keeps a
-// part of the output near to the part of the input that it reads, whatever the stride.
-Interval share_of(std::int64_t size, int part, int parts);
-// Each rank's part of an image of so many rows and columns, by rank.
+// Each rank's part of an image of so many rows and columns, by rank: shares, rounded down in the
+// middle of the image, too, which keeps a part of the output near to the part of the input that it
+// reads, whatever the stride.
 std::vector<Area> areas_of(const RankGrid& grid, std::int64_t rows, std::int64_t columns);
 
 // Elements of x that outputs `y` read, without padding; outputs that read elements `x`. Maybe
 // empty.
-Interval read_by(const ConvolutionAxis& axis, const Interval& y);
-Interval readers_of(const ConvolutionAxis& axis, const Interval& x);
+Range read_by(const ConvolutionAxis& axis, const Range& y);
+Range readers_of(const ConvolutionAxis& axis, const Range& x);
 
 // Copies `what` of an image, all samples and channels, from one part of it to another. Of one type;
 // on the CPU, or without numbers. Throws Error where `what` does not lie in both parts.
