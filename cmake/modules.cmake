@@ -46,9 +46,9 @@ endfunction()
 # The library of a module with exercises, whose files in lab/ are the student's. Three, so that both
 # build against the same headers and the same given code:
 #   aisc_NN_name_given   the files of solution/ without an exercise
-#   aisc_NN_name         the files of solution/ that lab/ has, too: what later modules link. In its
-#                        place the student's (AISC_USE_LABS, or no solution was handed out), or
-#                        prebuilt/libaisc_NN_name.a
+#   aisc_NN_name         the reference: the files of solution/ that lab/ has, too, or where they were
+#                        not handed out prebuilt/libaisc_NN_name.a. What programs and later modules
+#                        link; the student's take its place by `--mine` alone
 #   aisc_NN_name_lab     the student's files; not part of `all`, since they need not compile
 # Given code may call what is an exercise (a menu of algorithms calls them all), and that in turn
 # given code (what a choice costs), so both archives are named again behind the given one.
@@ -77,13 +77,14 @@ function(aisc_lab_libraries module given lab libs)
   set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON UNITY_BUILD OFF)
   target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>
     ${given_again})
-  if(AISC_USE_LABS OR NOT (complete OR EXISTS "${prebuilt}"))
-    aisc_library(aisc_${module} LIBS aisc_${module}_lab)
-  elseif(complete)
+  if(complete)
     aisc_library(aisc_${module} SOURCES ${solution} LIBS ${given_libs} ${ARGN})
     target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}> ${given_again})
     set_target_properties(aisc_${module} PROPERTIES AISC_SOLUTION ON UNITY_BUILD OFF)
   else()
+    if(NOT EXISTS "${prebuilt}")
+      message(FATAL_ERROR "${module}: neither solution/ nor ${prebuilt} has all of the reference")
+    endif()
     aisc_library(aisc_${module}
       LIBS "${prebuilt}" ${given_libs} "${prebuilt}" ${given_again} ${AISC_PRIVATE_LIBS})
     set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
@@ -115,7 +116,7 @@ function(aisc_module_programs module)
     aisc_program(bench_${module} MEASURES SOURCES "${folder}/bench.cpp"
       LIBS aisc_${module} ${arg_BENCH_LIBS})
   elseif(EXISTS "${folder}/bench.cpp")
-    aisc_bench(bench_${module} SOURCES "${folder}/bench.cpp" LIBS aisc_${module})
+    aisc_bench(bench_${module} SOURCES "${folder}/bench.cpp" LIBS ${libs})
   endif()
 endfunction()
 

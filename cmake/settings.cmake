@@ -4,7 +4,6 @@ include(CheckCXXCompilerFlag)
 option(AISC_NATIVE "Compile for the processor of this machine" ON)
 option(AISC_WERROR "Treat warnings as errors (CI does)" OFF)
 option(AISC_TESTS "Build the tests" ON)
-option(AISC_USE_LABS "Build everything on the student's code, NN_name/lab, in place of solutions" OFF)
 set(AISC_SHARDS 0 CACHE STRING
   "Processes that run the tests of a room, and no test by itself; 0: four, and each by itself")
 set(AISC_LEFT_OUT "" CACHE STRING
@@ -18,7 +17,7 @@ option(AISC_PROGRAMS "Build the programs and benchmarks, not only libraries and 
 option(AISC_FUZZ "Build the fuzzer (clang; preset asan)" OFF)
 option(AISC_ONEDNN "Matrix products by oneDNN; OFF: the plain blocked product" ON)
 set(AISC_CUDA OFF CACHE STRING
-  "Build the CUDA device: OFF, ON, or EMULATED: its code runs on the CPU, for tests (tests/emulated_gpu)")
+  "Build the CUDA device: OFF, ON, or EMULATED: its code runs on the CPU, for tests (emulated_gpu)")
 set_property(CACHE AISC_CUDA PROPERTY STRINGS OFF ON EMULATED)
 option(AISC_MPI "Build the MPI backend when MPI is found" ON)
 option(AISC_NCCL "Build the NCCL backend when NCCL is found" ON)

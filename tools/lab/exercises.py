@@ -16,7 +16,7 @@ except ModuleNotFoundError:  # before Python 3.11
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRESETS = ("release", "tsan")
 LEAST_HINTS = 3
-PROGRAMS = ("train_gpt",)
+PROGRAMS = ("train_gpt", "waits", "meshes")
 
 
 class LabError(Exception):
@@ -40,7 +40,7 @@ class Exercise:
 @dataclasses.dataclass
 class Mutant:
     """A plausible wrong solution: a textual replacement, and the test that must notice it."""
-    id: str  # "01.3a"
+    id: str  # "01.3a"; "04.more.1a" of what no exercise is about
     why: str
     file: str
     find: str
@@ -82,6 +82,10 @@ class Lab:
                 return exercise
         raise LabError(f"no exercise '{id}' in {self.module}; there are: "
                        f"{' '.join(e.id for e in self.exercises)}")
+
+    def source(self, name):
+        """The path of a mutant's file: of solution/, or with its folder "more/reshard.cpp"."""
+        return self.folder / (name if "/" in name else f"solution/{name}")
 
     def files(self):
         """Names of the files that hold exercises, in the order of lab.toml."""
@@ -135,8 +139,10 @@ class Lab:
                 self._wrong(f"{e.id}: {len(e.hints)} hints, expected {LEAST_HINTS} or more")
         exercises = {e.id for e in self.exercises}
         for m in self.mutants:
-            if m.exercise not in exercises:
-                self._wrong(f"mutant '{m.id}': expected an exercise's id and a letter")
+            if m.exercise not in exercises and not re.fullmatch(
+                    self.number + r"\.more\.[1-9][0-9]*", m.exercise):
+                self._wrong(f"mutant '{m.id}': expected an exercise's id and a letter, or of a file "
+                            f"in more/ {self.number}.more.1a, {self.number}.more.1b ...")
             if m.find == m.replace:
                 self._wrong(f"mutant {m.id} changes nothing")
 

@@ -4,8 +4,8 @@ to be solved, and without what their mutants would tell.
 What is handed out is what git knows of, as it stands in the working tree; files that git does not
 know stay behind. Students' files, NN_name/lab, are always fresh stubs. Modules from the lowest
 chosen one on come without the files of solution/ that hold exercises, and with .stubs, from which
-the tools then know what a stub is. Modules below it come with their solution, or with a library of
-it.
+the tools then know what a stub is; what programs run is a library of the reference, prebuilt/. Modules
+below it come with their solution, or with a library of it, too.
 """
 import os
 import pathlib
@@ -90,14 +90,14 @@ def prebuild(labs, root):
     compiler = subprocess.run([root / "tools" / "compiler"], capture_output=True, text=True,
                               check=False).stdout.strip()
     steps = [["cmake", "-S", root, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-              "-DAISC_NATIVE=OFF", "-DAISC_USE_LABS=OFF", "-DAISC_TESTS=OFF",
+              "-DAISC_NATIVE=OFF", "-DAISC_TESTS=OFF", "-DCMAKE_OPTIMIZE_DEPENDENCIES=ON",
               *([f"-DCMAKE_CXX_COMPILER={compiler}"] if compiler else [])],
              ["cmake", "--build", folder, "--parallel", str(CORES), "--target",
               *(f"aisc_{lab.module}" for lab in labs)]]
     for step in steps:
         done, said = call([str(word) for word in step], timeout=3600)
         if not done:
-            raise LabError(f"building the libraries of earlier modules in {folder} failed:\n"
+            raise LabError(f"building the libraries of solutions in {folder} failed:\n"
                            + "\n".join(said.splitlines()[-60:]))
     return {lab.module: folder / lab.module / f"libaisc_{lab.module}.a" for lab in labs}
 
@@ -116,16 +116,15 @@ def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False):
     open_labs = [lab for lab in labs if lab.number >= lowest]
     solved = [lab for lab in labs if lab.number < lowest]
     files = files_of(root, anyway)
-    prebuilt = prebuild(solved, root) if solved and earlier == "prebuilt" else {}
+    prebuilt = prebuild(labs if earlier == "prebuilt" else open_labs, root)
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = destination.with_name(f".{destination.name}.{os.getpid()}.new")
     try:
         temporary.mkdir()
         copy_files(files, root, temporary,
-                   {lab.module: hidden_files(lab) for lab in labs
-                    if lab in open_labs or prebuilt})
+                   {lab.module: hidden_files(lab) for lab in labs if lab.module in prebuilt})
         for lab in labs:
-            finish(lab, temporary / lab.module, lab in open_labs, prebuilt.get(lab.module))
+            finish(lab, temporary / lab.module, prebuilt.get(lab.module))
         if destination.is_dir():
             destination.rmdir()  # empty; some file systems do not rename onto a folder
         temporary.rename(destination)
@@ -148,22 +147,20 @@ def copy_files(files, root, target, hidden):
         shutil.copy2(root / path, target / path, follow_symlinks=False)
 
 
-def finish(lab, folder, is_open, library):
+def finish(lab, folder, library):
     """What a module gets that is made for it: stubs, the exercises alone, a library."""
     if not folder.exists():
         raise LabError(f"git knows no file of {lab.module}: git add {lab.module}")
     stubs = stubs_of(lab)
-    has_solution = not is_open and not library
-    for place in ("lab",) if has_solution else ("lab", ".stubs"):
+    for place in ("lab", ".stubs") if library else ("lab",):
         (folder / place).mkdir()
         for name, text in stubs.items():
             (folder / place / name).write_text(text, encoding="utf-8")
-    if has_solution:
+    if not library:
         return
     (folder / "lab.toml").write_text(without_mutants(lab), encoding="utf-8")
     if Lab(folder).mutants:
         raise LabError(f"{lab.module}/lab.toml: mutants begin with a line [[mutant]], after all "
                        "exercises: students must not get them")
-    if library:
-        (folder / "prebuilt").mkdir()
-        shutil.copyfile(library, folder / "prebuilt" / library.name)
+    (folder / "prebuilt").mkdir()
+    shutil.copyfile(library, folder / "prebuilt" / library.name)

@@ -33,7 +33,7 @@ class Verdict:
 
 
 def mutate(lab, mutant):
-    path = lab.folder / "solution" / mutant.file
+    path = lab.source(mutant.file)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -56,7 +56,7 @@ def judge_mutant(lab, mutant, build):
 
 def try_mutant(lab, mutant, build):
     """(killed, how)"""
-    source = lab.folder / "solution" / mutant.file
+    source = lab.source(mutant.file)
     compiled, said = build.compile(source, mutate(lab, mutant), OPTIONS)
     if compiled is None:
         return False, f"does not compile: {first_error(said)}"
@@ -92,7 +92,7 @@ def how_it_ended(mutant, run):
 
 def judge_all(work):
     """Verdicts of [(lab, mutant, build)], in order, as they come; a core each."""
-    sources = collections.Counter((lab.folder / "solution" / mutant.file, build)
+    sources = collections.Counter((lab.source(mutant.file), build)
                                   for lab, mutant, build in work)
     with tempfile.TemporaryDirectory(prefix="aisc mutants ") as folder, \
             concurrent.futures.ThreadPoolExecutor(CORES) as pool:
@@ -134,7 +134,7 @@ def is_concerned(lab, mutant, paths, before):
         return True
     suite = mutant.test.split(".")[0].split("/")[-1]
     for path in paths:
-        if path.startswith(COMMON) or path == f"{lab.module}/solution/{mutant.file}":
+        if path.startswith(COMMON) or ROOT / path == lab.source(mutant.file):
             return True
         if path.startswith(GRADERS) and lab.module == find_labs()[0].module:
             return True

@@ -1,0 +1,50 @@
+"""Who does what when, for the plot.py of modules: bars in the colours that a step's parts have in every
+picture of the course (common/train/timeline.cpp, app/report/page.css)."""
+
+FORWARD, BACKWARD, WEIGHT_GRADIENT = "#0072B2", "#009E73", "#7F7F7F"
+COMMUNICATION, UPDATE, IDLE = "#E69F00", "#CC79A7", "#ffffff"
+DIM, TEXT, FRAME = "#5f6b7a", "#1f2933", "#d5d9de"
+PARTS = {"forward": FORWARD, "backward": BACKWARD, "weight gradient": WEIGHT_GRADIENT,
+         "communication": COMMUNICATION, "optimizer": UPDATE, "update": UPDATE}
+PALE = {FORWARD: "#99C7E0", BACKWARD: "#99D8C7", WEIGHT_GRADIENT: "#CCCCCC", COMMUNICATION: "#f6d58f"}
+WORDS = {"forward": "blue forward", "backward": "green backward",
+         "weight gradient": "grey weight gradient", "update": "purple update",
+         "communication": "orange communication"}
+
+
+def bar(axes, row, begin, end, colour, words="", fontsize=9):
+    axes.barh(row, end - begin, left=begin, height=0.78, color=colour, edgecolor="white",
+              linewidth=0.8)
+    if words:
+        dark = colour == COMMUNICATION or colour in PALE.values()
+        axes.text((begin + end) / 2, row, words, ha="center", va="center", fontsize=fontsize,
+                  color=TEXT if dark else "white")
+
+
+def rows_named(axes, names, title, end):
+    """One row under another, from 0 to `end`."""
+    axes.set(title=title, xlim=(0, end))
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.grid(False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def of_part(part, name):
+    return PARTS[part]
+
+
+def draw(axes, rows, title, end, scale=1.0, words=lambda part, name: "", colour=of_part):
+    """Rows as timeline_json() writes them (common/train/timeline.h), in seconds times `scale`. What is
+    left white is waiting. `words` and `colour` say of a part and a name what stands in its bar."""
+    for i, row in enumerate(rows):
+        for part, name, begin, until in row["events"]:
+            bar(axes, i, scale * begin, scale * until, colour(part, name), words(part, name))
+    rows_named(axes, [row["name"] for row in rows], title, end)
+
+
+def legend(rows):
+    """The colours that there are, in words."""
+    there = {event[0] for row in rows for event in row["events"]}
+    return ", ".join(word for part, word in WORDS.items() if part in there) + ", white waiting"
