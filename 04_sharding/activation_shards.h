@@ -57,6 +57,8 @@ class ActivationShards final : public LayerHook {
   bool is_cut(const Tensor& tensor) const;
   // This rank's part of a tensor, ceil(count / n) elements: part r of them all, in their order.
   Tensor shard_of(const Tensor& whole) const;
+  // The parts of all ranks in `all`, (n * part.count()), in their order. Collective, and blocks.
+  void gather(const Tensor& part, const Tensor& all) const;
   // The whole again, of this shape, of all ranks' parts. Collective, and blocks.
   Tensor whole_of(const Tensor& part, const Shape& shape) const;
 

@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/activation_shards.cpp (stub e0f8968ab19f).
+// Yours to write; from 04_sharding/solution/activation_shards.cpp (stub 4faa4d8fd4da).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Cuts what layers save after forward, and gathers it before backward.
 #include "04_sharding/activation_shards.h"
@@ -26,15 +26,22 @@ bool ActivationShards::is_cut(const Tensor& tensor) const {
 Tensor ActivationShards::shard_of(const Tensor& whole) const {
   // LAB 04.7: shard_of
   // The device copies parts of flat views: whole.view().flat(begin, count). Which ranks have
+  // fewer elements than a part has room for, or none? What they do not use is zero.
   throw NotImplemented("lab 04.7: shard_of", __FILE__, __LINE__);
   // END LAB 04.7
 }
 
-Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const {
+// Nothing but the wait counts as communication.
+void ActivationShards::gather(const Tensor& part, const Tensor& all) const {
   const auto span = rank_.trace.span("communication", "gather checkpoint");
+  group_.all_gather(part, all).wait();  // comm: (n-1)/n of `all`, a part to each rank
+}
+
+Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const {
   // LAB 04.7: whole_of
-  // Where the parts are no more elements than the whole, they can be gathered where they belong;
-  // else in a tensor of their own (Purpose::Communication), of which the padding is left out.
+  // gather() needs room for all parts. Where these are no more elements than the whole, that is
+  // the whole itself; else a tensor of its own (Purpose::Communication), of whose first elements
+  // the whole is a copy.
   throw NotImplemented("lab 04.7: whole_of", __FILE__, __LINE__);
   // END LAB 04.7
 }

@@ -24,7 +24,7 @@ bool ActivationShards::is_cut(const Tensor& tensor) const {
 Tensor ActivationShards::shard_of(const Tensor& whole) const {
   // LAB 04.7: shard_of
   // > The device copies parts of flat views: whole.view().flat(begin, count). Which ranks have
-  // fewer > elements than a part has room for, or none? What they do not use is zero.
+  // > fewer elements than a part has room for, or none? What they do not use is zero.
   const std::int64_t n = group_.size(), count = whole.count(), length = (count + n - 1) / n;
   const std::int64_t begin = std::min(count, group_.rank() * length);
   const std::int64_t used = std::min(length, count - begin);
@@ -35,19 +35,25 @@ Tensor ActivationShards::shard_of(const Tensor& whole) const {
   // END LAB 04.7
 }
 
-Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const {
+// Nothing but the wait counts as communication.
+void ActivationShards::gather(const Tensor& part, const Tensor& all) const {
   const auto span = rank_.trace.span("communication", "gather checkpoint");
+  group_.all_gather(part, all).wait();  // comm: (n-1)/n of `all`, a part to each rank
+}
+
+Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const {
   // LAB 04.7: whole_of
-  // > Where the parts are no more elements than the whole, they can be gathered where they belong;
-  // > else in a tensor of their own (Purpose::Communication), of which the padding is left out.
+  // > gather() needs room for all parts. Where these are no more elements than the whole, that is
+  // > the whole itself; else a tensor of its own (Purpose::Communication), of whose first elements
+  // > the whole is a copy.
   const std::int64_t padded = part.count() * group_.size();
   Tensor whole(shape, part.dtype(), part.device());
   if (padded == whole.count()) {
-    group_.all_gather(part, whole).wait();  // comm: (n-1)/n of the tensor, a part to each rank
+    gather(part, whole);
     return whole;
   }
   const Tensor all({padded}, part.dtype(), part.device(), Purpose::Communication);
-  group_.all_gather(part, all).wait();  // comm: (n-1)/n of the padded tensor, a part to each rank
+  gather(part, all);
   part.device().copy(whole.view().reshaped({whole.count()}), all.view().flat(0, whole.count()));
   return whole;
   // END LAB 04.7

@@ -1,4 +1,4 @@
-// Yours to write; from 11_gpt_3d/solution/placement.cpp (stub c23f590c70c7).
+// Yours to write; from 11_gpt_3d/solution/placement.cpp (stub 664e9758c5a0).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "11_gpt_3d/placement.h"
 
@@ -9,7 +9,8 @@ namespace aisc {
 int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
   // One more in the first direction of `order` is the next rank. How many ranks further is one
-  // more in the second, and in the third? coordinate(place, direction) and degree(shape,
+  // more in the second, and in the third? coordinate(place, direction) and
+  // degree(shape, direction) are given.
   throw NotImplemented("lab 11.1: mesh groups", __FILE__, __LINE__);
   // END LAB 11.1
 }
@@ -17,6 +18,7 @@ int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& ord
 MeshPlace place_of(int rank, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
   // The way back, from the first direction to the last. coordinate(place, direction) can be
+  // written to.
   throw NotImplemented("lab 11.1: mesh groups", __FILE__, __LINE__);
   // END LAB 11.1
 }

@@ -5,8 +5,8 @@ namespace aisc {
 int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
   // > One more in the first direction of `order` is the next rank. How many ranks further is one
-  // > more in the second, and in the third? coordinate(place, direction) and degree(shape,
-  // direction) > are given.
+  // > more in the second, and in the third? coordinate(place, direction) and
+  // > degree(shape, direction) are given.
   int rank = 0, stride = 1;
   for (const MeshDirection direction : order) {
     rank += stride * coordinate(place, direction);
@@ -19,7 +19,7 @@ int rank_of(const MeshPlace& place, const MeshShape& shape, const MeshOrder& ord
 MeshPlace place_of(int rank, const MeshShape& shape, const MeshOrder& order) {
   // LAB 11.1: mesh groups
   // > The way back, from the first direction to the last. coordinate(place, direction) can be
-  // written > to.
+  // > written to.
   MeshPlace place;
   for (const MeshDirection direction : order) {
     coordinate(place, direction) = rank % degree(shape, direction);
