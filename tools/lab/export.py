@@ -7,6 +7,7 @@ chosen one on come without the files of solution/ that hold exercises, and with 
 the tools then know what a stub is; what programs run is a library of the reference, prebuilt/. Modules
 below it come with their solution, or with a library of it, too.
 """
+import fcntl
 import os
 import pathlib
 import re
@@ -94,11 +95,14 @@ def prebuild(labs, root):
               *([f"-DCMAKE_CXX_COMPILER={compiler}"] if compiler else [])],
              ["cmake", "--build", folder, "--parallel", str(CORES), "--target",
               *(f"aisc_{lab.module}" for lab in labs)]]
-    for step in steps:
-        done, said = call([str(word) for word in step], timeout=3600)
-        if not done:
-            raise LabError(f"building the libraries of solutions in {folder} failed:\n"
-                           + "\n".join(said.splitlines()[-60:]))
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one export builds at a time
+        for step in steps:
+            done, said = call([str(word) for word in step], timeout=3600)
+            if not done:
+                raise LabError(f"building the libraries of solutions in {folder} failed:\n"
+                               + "\n".join(said.splitlines()[-60:]))
     return {lab.module: folder / lab.module / f"libaisc_{lab.module}.a" for lab in labs}
 
 
