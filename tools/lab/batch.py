@@ -123,7 +123,7 @@ class Class:
             self.users.put(list(self.held)[slot % len(self.held)])
         os.chmod(place, 0o755)  # other users run programs in it
         self.project = place / "project"
-        export(self.project, [lab.number], anyway=True)
+        export(self.project, [lab.number], anyway=True, reference=False)
         self.lab = lab if flags.build else find_lab(lab.number, self.project)
         (place / "programs").mkdir()
         os.chmod(place / "programs", 0o755)

@@ -106,9 +106,10 @@ def prebuild(labs, root):
     return {lab.module: folder / lab.module / f"libaisc_{lab.module}.a" for lab in labs}
 
 
-def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False):
+def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, reference=True):
     """Writes the tree, whole or not at all. `chosen` are numbers of modules, none: all with
-    exercises. Returns (labs to solve, labs that come with a solution)."""
+    exercises. Without `reference` no program of theirs can be linked: what grades them needs none.
+    Returns (labs to solve, labs that come with a solution)."""
     destination = pathlib.Path(destination).absolute()
     if os.path.lexists(destination) and not (destination.is_dir()
                                              and not any(destination.iterdir())):
@@ -120,15 +121,16 @@ def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False):
     open_labs = [lab for lab in labs if lab.number >= lowest]
     solved = [lab for lab in labs if lab.number < lowest]
     files = files_of(root, anyway)
-    prebuilt = prebuild(labs if earlier == "prebuilt" else open_labs, root)
+    closed = labs if earlier == "prebuilt" else open_labs
+    prebuilt = prebuild(closed, root) if reference else {}
     destination.parent.mkdir(parents=True, exist_ok=True)
     temporary = destination.with_name(f".{destination.name}.{os.getpid()}.new")
     try:
         temporary.mkdir()
         copy_files(files, root, temporary,
-                   {lab.module: hidden_files(lab) for lab in labs if lab.module in prebuilt})
+                   {lab.module: hidden_files(lab) for lab in closed})
         for lab in labs:
-            finish(lab, temporary / lab.module, prebuilt.get(lab.module))
+            finish(lab, temporary / lab.module, lab in closed, prebuilt.get(lab.module))
         if destination.is_dir():
             destination.rmdir()  # empty; some file systems do not rename onto a folder
         temporary.rename(destination)
@@ -151,20 +153,21 @@ def copy_files(files, root, target, hidden):
         shutil.copy2(root / path, target / path, follow_symlinks=False)
 
 
-def finish(lab, folder, library):
+def finish(lab, folder, is_closed, library):
     """What a module gets that is made for it: stubs, the exercises alone, a library."""
     if not folder.exists():
         raise LabError(f"git knows no file of {lab.module}: git add {lab.module}")
     stubs = stubs_of(lab)
-    for place in ("lab", ".stubs") if library else ("lab",):
+    for place in ("lab", ".stubs") if is_closed else ("lab",):
         (folder / place).mkdir()
         for name, text in stubs.items():
             (folder / place / name).write_text(text, encoding="utf-8")
-    if not library:
+    if not is_closed:
         return
     (folder / "lab.toml").write_text(without_mutants(lab), encoding="utf-8")
     if Lab(folder).mutants:
         raise LabError(f"{lab.module}/lab.toml: mutants begin with a line [[mutant]], after all "
                        "exercises: students must not get them")
-    (folder / "prebuilt").mkdir()
-    shutil.copyfile(library, folder / "prebuilt" / library.name)
+    if library:
+        (folder / "prebuilt").mkdir()
+        shutil.copyfile(library, folder / "prebuilt" / library.name)
