@@ -45,7 +45,7 @@ struct TextParts {
 // A model that only generates: weights without gradients. Of parts a rank has and reads its own
 // alone; it is collective then.
 struct SavedModel {
-  // Throws Error as gpt2_config and read_gpt2_weights do, and for sizes that do not divide.
+  // Throws Error as gpt2_config and Gpt2File do, and for sizes that do not divide.
   SavedModel(const Rank& rank, const std::string& weights, DType precision,
              const TextParts& divided = {});
   SavedModel(const Rank& rank, const Safetensors& file, DType precision,

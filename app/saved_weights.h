@@ -24,7 +24,7 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
 
 // Fills the weights of this rank's slices, and of weights in a shorter type the optimizer's master
 // copies with the file's own numbers; Trainer::resume() is then to follow. Each rank for itself.
-// Throws Error as read_gpt2_weights does. Host memory: two parameters, as long as a master is.
+// Throws Error as Gpt2File does. Host memory: two parameters, as long as a master is.
 void read_weights(const Safetensors& file, Trainer& trainer, Device& host);
 
 }  // namespace aisc

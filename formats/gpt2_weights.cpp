@@ -346,17 +346,6 @@ void Gpt2File::read(const std::string& parameter, View ours) const {
   from_gpt2(ours, theirs, parameter, config_);
 }
 
-void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
-                       const ParameterStore& parameters) {
-  const Gpt2File gpt2(file, config);
-  CpuDevice host;
-  for (const Parameter* p : parameters.parameters()) {
-    Tensor ours(p->shape, p->value().dtype(), host);
-    gpt2.read(p->name, ours);
-    p->value().device().copy(p->value(), ours);
-  }
-}
-
 Gpt2Outline gpt2_outline(const GptConfig& config, const ParameterStore& parameters, DType dtype,
                          std::int32_t end_of_text) {
   Gpt2Outline outline{.tensors = {},

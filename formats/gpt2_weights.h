@@ -31,16 +31,12 @@ GptConfig gpt2_config(const Safetensors& file, std::int64_t heads = 0);
 // Whether there is a config.json beside the file; else heads are what the caller says, or a guess.
 bool says_heads(const Safetensors& file);
 
-// Reads all parameters. Names may begin with "transformer."; causal masks (attn.bias) are ignored;
-// lm_head.weight must equal wte.weight. A model with a shorter context takes the first positions.
-// Throws Error naming the tensor: missing, of another shape, unknown.
-void read_gpt2_weights(const Safetensors& file, const GptConfig& config,
-                       const ParameterStore& parameters);
-
-// The same of one parameter at a time, for ranks that need parts of the model.
+// Reads parameters, one at a time. Names in the file may begin with "transformer."; causal masks
+// (attn.bias) are ignored; lm_head.weight must equal wte.weight. A model with a shorter context
+// takes the first positions.
 class Gpt2File {
  public:
-  // Checks the file as read_gpt2_weights does, and throws as it does. It must outlive this.
+  // The file must outlive this. Throws Error naming the tensor: missing, of another shape, unknown.
   Gpt2File(const Safetensors& file, const GptConfig& config);
   // `ours`: host memory of the whole parameter's shape, of any floating type. Takes as much beside
   // it, on the same device, while it reads.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -22,26 +21,16 @@ using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
 
-// The types of the format. What DType has no name for can be skipped over, which needs its size.
-constexpr std::array<std::pair<const char*, std::size_t>, 15> kSizes = {{{"F64", 8},
-                                                                         {"F32", 4},
-                                                                         {"BF16", 2},
-                                                                         {"F16", 2},
-                                                                         {"I64", 8},
-                                                                         {"I32", 4},
-                                                                         {"U8", 1},
-                                                                         {"BOOL", 1},
-                                                                         {"I8", 1},
-                                                                         {"F8_E5M2", 1},
-                                                                         {"F8_E4M3", 1},
-                                                                         {"I16", 2},
-                                                                         {"U16", 2},
-                                                                         {"U32", 4},
-                                                                         {"U64", 8}}};
+bool is_one_of(const std::string& name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
+// Of the format's types. What DType has no name for can be skipped over, which needs its size.
 std::size_t size_of_type(const std::string& name) {
-  for (const auto& [type, size] : kSizes)
-    if (name == type) return size;
+  if (is_one_of(name, {"F64", "I64", "U64"})) return 8;
+  if (is_one_of(name, {"F32", "I32", "U32"})) return 4;
+  if (is_one_of(name, {"BF16", "F16", "I16", "U16"})) return 2;
+  if (is_one_of(name, {"U8", "BOOL", "I8", "F8_E5M2", "F8_E4M3"})) return 1;
   return 0;
 }
 
@@ -213,9 +202,7 @@ void Safetensors::read_part(const std::string& name, const Shape& shape, std::in
     if (to.count() > 0) std::memcpy(to.raw(), from, to.bytes());
     return;
   }
-  const auto type = std::find_if(kSizes.begin(), kSizes.begin() + 4,
-                                 [&](const auto& t) { return entry.dtype == t.first; });
-  if (type == kSizes.begin() + 4 || !is_floating(to.dtype()))
+  if (!is_one_of(entry.dtype, {"F64", "F32", "BF16", "F16"}) || !is_floating(to.dtype()))
     fail(fmt::format("{}: byte {}: \"{}\" is {}, expected {}", path_, entry.offset, name,
                      entry.dtype, name_of(to.dtype())));
   dispatch(parse_dtype(entry.dtype), [&](auto value) { convert<decltype(value)>(to, from); });

@@ -17,14 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string shortened(const std::string& s) {
-  constexpr std::size_t kLongest = 160;
-  return s.size() <= kLongest ? s : s.substr(0, kLongest) + "...";
-}
-
 std::string in_quotes(std::string_view s) {
-  const std::string part = shortened(std::string(s));
-  return json(part).dump(-1, ' ', false, json::error_handler_t::replace);
+  constexpr std::size_t kLongest = 160;
+  const std::string part(s.substr(0, kLongest));
+  return json(s.size() <= kLongest ? part : part + "...")
+      .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 // What a value is, in few words: the type that a component names, a plain value, a kind of JSON.

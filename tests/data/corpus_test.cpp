@@ -13,6 +13,7 @@
 
 #include "common/core/system/files.h"
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 namespace aisc {
 namespace {
@@ -27,17 +28,8 @@ std::string whole_text(const Corpus& corpus) {
   return text.append(corpus.validation.begin(), corpus.validation.end());
 }
 
-// A folder of its own for every test, gone afterwards.
 class CorpusTest : public ::testing::Test {
  protected:
-  CorpusTest() {
-    std::string name = (fs::temp_directory_path() / "aisc_tree_XXXXXX").string();
-    if (mkdtemp(name.data())) folder_ = name;
-  }
-  ~CorpusTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
   std::string put(const std::string& name, const std::string& bytes) {
     const fs::path path = folder_ / name;
     fs::create_directories(path.parent_path());
@@ -46,7 +38,8 @@ class CorpusTest : public ::testing::Test {
   }
   std::string text() const { return whole_text(read_corpus(folder_.string())); }
 
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 // Alone and in a folder: the same bytes, or the same reason.

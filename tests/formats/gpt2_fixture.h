@@ -44,7 +44,13 @@ struct FileGpt {
         model(make_gpt(world.rank, config)),
         store(world.device, make_units(model),
               {.value_dtype = config.dtype, .grad_dtype = config.dtype}) {
-    read_gpt2_weights(file, config, store);
+    const Gpt2File weights(file, config);
+    CpuDevice host;
+    for (const Parameter* p : store.parameters()) {
+      const Tensor ours(p->shape, config.dtype, host);
+      weights.read(p->name, ours);
+      world.device.copy(p->value(), ours);
+    }
   }
 
   GptConfig config;

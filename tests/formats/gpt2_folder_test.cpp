@@ -118,30 +118,26 @@ TEST_F(Gpt2Folder, DescribesTheModelAsTransformersDoes) {
   EXPECT_TRUE(json::parse(read_file(path("config.json"))).at("eos_token_id").is_null());
 }
 
-TEST_F(Gpt2Folder, WithoutAConfigHasHeadsOf64Columns) {
+TEST_F(Gpt2Folder, WithoutAConfigHasHeadsOf64ColumnsOrAsksForThem) {
   TestWorld world;
-  GptConfig config{.layers = 1, .heads = 8, .width = 128, .context = 3, .vocabulary = 5};
-  const TestGpt gpt(world, config, 1, DType::F32);
-  write_gpt2_weights(folder_.path(), config, gpt.store);
-  const Safetensors file(path("model.safetensors"));
-  EXPECT_EQ(gpt2_config(file).heads, 8);
-  EXPECT_TRUE(says_heads(file));
-  std::filesystem::remove(path("config.json"));
-  EXPECT_EQ(gpt2_config(file).heads, 2);
-  EXPECT_FALSE(says_heads(file));
-}
-
-TEST_F(Gpt2Folder, WithoutAConfigAsksForHeadsWhere64ColumnsDoNotDivide) {
-  TestWorld world;
-  GptConfig config{.layers = 1, .heads = 4, .width = 24, .context = 3, .vocabulary = 5};
-  const TestGpt gpt(world, config, 1, DType::F32);
-  write_gpt2_weights(folder_.path(), config, gpt.store);
-  const Safetensors file(path("model.safetensors"));
-  EXPECT_EQ(gpt2_config(file).heads, 4);
-  std::filesystem::remove(path("config.json"));
-  EXPECT_TRUE(error_says([&] { gpt2_config(file); }, {"model.safetensors", "24 columns",
-                                                      "config.json", "expected to be told heads"}));
-  EXPECT_EQ(gpt2_config(file, 4).heads, 4);
+  for (const auto& [heads, width] : {std::pair{8, 128}, std::pair{4, 24}}) {
+    const GptConfig config{
+        .layers = 1, .heads = heads, .width = width, .context = 3, .vocabulary = 5};
+    const TestGpt gpt(world, config, 1, DType::F32);
+    write_gpt2_weights(folder_.path(), config, gpt.store);
+    const Safetensors file(path("model.safetensors"));
+    EXPECT_EQ(gpt2_config(file).heads, heads);
+    EXPECT_TRUE(says_heads(file));
+    std::filesystem::remove(path("config.json"));
+    EXPECT_FALSE(says_heads(file));
+    EXPECT_EQ(gpt2_config(file, heads).heads, heads);
+    if (width == 24) continue;
+    EXPECT_EQ(gpt2_config(file).heads, 2);
+  }
+  const Safetensors of_24(path("model.safetensors"));
+  EXPECT_TRUE(
+      error_says([&] { gpt2_config(of_24); },
+                 {"model.safetensors", "24 columns", "config.json", "expected to be told heads"}));
 }
 
 TEST_F(Gpt2Folder, MayHoldMasksAndATiedHeadAndNoPrefix) {
@@ -163,32 +159,23 @@ TEST_F(Gpt2Folder, MayHoldMasksAndATiedHeadAndNoPrefix) {
 
 TEST_F(Gpt2Folder, NamesTheTensorThatDoesNotFit) {
   TestWorld world;
-  const auto says = [&](const std::function<void(Tensors&)>& change,
-                        std::vector<std::string> fragments) {
-    fragments.push_back(path("model.safetensors"));
+  // Of a tensor in place of the one of this name; without elements: there is none.
+  const auto says = [&](const char* name, const Tensor& value, std::vector<std::string> fragments) {
+    fragments.insert(fragments.end(), {name, path("model.safetensors")});
+    const auto change = [&](Tensors& tensors) {
+      tensors.erase(name);
+      if (value) tensors[name] = value.share();
+    };
     return error_says([&] { FileGpt(world, changed(change), DType::F32); }, fragments);
   };
-  EXPECT_TRUE(says([](Tensors& t) { t.erase("transformer.h.1.mlp.c_fc.bias"); },
-                   {"no tensor", "transformer.h.1.mlp.c_fc.bias"}));
-  EXPECT_TRUE(says([](Tensors& t) { t.erase("transformer.wte.weight"); }, {"wte.weight"}));
-  EXPECT_TRUE(says([&](Tensors& t) { t["transformer.ln_f.weight"] = zeros({21}); },
-                   {"transformer.ln_f.weight", "(21)", "(20)"}));
-  EXPECT_TRUE(says(
-      [&](Tensors& t) {
-        t["transformer.h.0.mlp.c_fc.weight"] = zeros({80, 20});
-      },
-      {"transformer.h.0.mlp.c_fc.weight", "(80, 20)", "(20, 80)"}));
-  EXPECT_TRUE(says([&](Tensors& t) { t["transformer.wpe.weight"] = zeros({320}); },
-                   {"transformer.wpe.weight", "(320)", "a matrix"}));
-  EXPECT_TRUE(says([&](Tensors& t) { t["transformer.h.0.gate.weight"] = zeros({20}); },
-                   {"unknown tensor", "transformer.h.0.gate.weight"}));
-  EXPECT_TRUE(says(
-      [&](Tensors& t) {
-        t["lm_head.weight"] = zeros({45, 20});
-      },
-      {"lm_head.weight", "differs from", "wte.weight"}));
-  EXPECT_TRUE(says([&](Tensors& t) { t["transformer.ln_f.bias"] = zeros({20}, DType::I32); },
-                   {"transformer.ln_f.bias", "I32", "F32"}));
+  EXPECT_TRUE(says("transformer.h.1.mlp.c_fc.bias", {}, {"no tensor"}));
+  EXPECT_TRUE(says("transformer.wte.weight", {}, {"\"wte.weight\""}));
+  EXPECT_TRUE(says("transformer.ln_f.weight", zeros({21}), {"(21)", "(20)"}));
+  EXPECT_TRUE(says("transformer.h.0.mlp.c_fc.weight", zeros({80, 20}), {"(80, 20)", "(20, 80)"}));
+  EXPECT_TRUE(says("transformer.wpe.weight", zeros({320}), {"(320)", "a matrix"}));
+  EXPECT_TRUE(says("transformer.h.0.gate.weight", zeros({20}), {"unknown tensor"}));
+  EXPECT_TRUE(says("lm_head.weight", zeros({45, 20}), {"differs from", "wte.weight"}));
+  EXPECT_TRUE(says("transformer.ln_f.bias", zeros({20}, DType::I32), {"I32", "F32"}));
 }
 
 TEST_F(Gpt2Folder, IsReadWithTheSizesThatItHas) {

@@ -11,6 +11,7 @@
 #include "common/core/system/files.h"
 #include "tests/support/error_says.h"
 #include "tests/support/message_of.h"
+#include "tests/support/some_gpu.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"
 
@@ -38,20 +39,6 @@ class FullDisk {
  private:
   void (*handler_)(int);
   rlimit before_{};
-};
-
-// Memory that this program cannot read.
-class Elsewhere final : public Device {
- public:
-  Elsewhere() : Device(0) {}
-  const char* name() const override { return "elsewhere"; }
-
- private:
-  void* do_allocate(std::size_t) override { return nullptr; }
-  void do_free(void*) noexcept override {}
-  void do_poison(void*, std::size_t) override {}
-  Work do_copy(View, ConstView, Queue) override { return {}; }
-  void do_zero(void*, std::size_t) override {}
 };
 
 class WrittenParts : public ::testing::Test {
@@ -138,12 +125,12 @@ TEST_F(WrittenParts, AreRefusedWhereTheyDoNotFit) {
     EXPECT_TRUE(error_says([&] { parts.write("w", begin, five); },
                            {path_, "\"w\"", "[" + std::to_string(begin), "some of its 35"}));
   EXPECT_TRUE(error_says([&] { parts.write("none", 0, ones); }, {"\"none\"", "some of its 0"}));
-  Elsewhere elsewhere;
+  SomeGpu gpu;
   EXPECT_TRUE(error_says(
       [&] {
-        parts.write("w", 0, {five.view().raw(), {5}, DType::BF16, elsewhere});
+        parts.write("w", 0, {five.view().raw(), {5}, DType::BF16, gpu});
       },
-      {path_, "\"w\"", "on elsewhere", "on the host"}));
+      {path_, "\"w\"", "on cuda:0", "on the host"}));
   parts.close();
   parts.close();
   EXPECT_TRUE(error_says([&] { parts.write("w", 0, five); }, {path_, "after close()"}));

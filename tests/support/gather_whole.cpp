@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstring>
 
+#include "common/comm/host_values.h"
 #include "common/comm/rank.h"
 #include "common/optim/optimizer.h"
 #include "tests/support/same_run.h"
@@ -36,8 +38,8 @@ std::vector<double> packed(const std::vector<OptimizerSlice>& slices) {
 // Takes them apart again, into wholes.
 class Unpacker {
  public:
-  void add(int rank, const double* row, const double* end) {
-    while (row<end&& * row> 0) {
+  void add(int rank, const std::vector<double>& numbers) {
+    for (auto row = numbers.begin(); row != numbers.end();) {
       const auto next = [&] { return static_cast<std::size_t>(*row++); };
       std::string name(next(), ' ');
       for (char& letter : name) letter = static_cast<char>(*row++);
@@ -51,7 +53,7 @@ class Unpacker {
         known.resize(whole);
         for (const auto& [begin, count] : runs)
           for (std::size_t i = begin; i < begin + count; ++i, ++row) {
-            if (known[i] && std::memcmp(&values[i], row, sizeof *row) != 0)
+            if (known[i] && std::memcmp(&values[i], &*row, sizeof *row) != 0)
               ADD_FAILURE() << name << "[" << i << "] is " << *row << " on rank " << rank << ", "
                             << values[i] << " on one before it";
             values[i] = *row;
@@ -84,23 +86,15 @@ RunRecord gather_whole(const Rank& rank, const std::vector<Parameter*>& paramete
 }
 
 RunRecord gather_whole(const Rank& rank, const std::vector<OptimizerSlice>& slices) {
-  std::vector<double> mine = packed(slices);
-  CpuDevice host;
-  double longest[] = {static_cast<double>(mine.size())};
-  rank.world.all_reduce(View(longest, {1}, DType::F64, host), ReduceOp::Max)
-      .wait();  // comm: how long rows are
-  mine.resize(static_cast<std::size_t>(longest[0]));
-  const auto count = static_cast<std::int64_t>(mine.size());
-  const auto ranks = static_cast<std::size_t>(rank.world.size());
-  std::vector<double> all(ranks * mine.size());
-  rank.world
-      .all_gather(ConstView(mine.data(), {count}, DType::F64, host),
-                  View(all.data(), {static_cast<std::int64_t>(all.size())}, DType::F64, host))
-      .wait();  // comm: everything, to compare
+  const std::vector<double> mine = packed(slices);
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
   Unpacker unpacker;
-  for (std::size_t r = 0; r < ranks; ++r)
-    unpacker.add(static_cast<int>(r), all.data() + r * mine.size(),
-                 all.data() + (r + 1) * mine.size());
+  int other = 0;
+  for (const std::string& text : all_texts(rank.world, bytes)) {  // comm: everything, to compare
+    std::vector<double> row(text.size() / sizeof(double));
+    std::copy(text.begin(), text.end(), reinterpret_cast<char*>(row.data()));
+    unpacker.add(other++, row);
+  }
   return unpacker.whole();
 }
 

@@ -17,14 +17,15 @@ NoLeak::~NoLeak() {
          << ledger.to_string();
 }
 
-::testing::AssertionResult peak_bytes_at_most(const Device& device, Purpose purpose,
-                                              std::int64_t bytes) {
-  const Ledger ledger = device.ledger();
-  if (ledger[purpose].peak_bytes <= bytes) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure()
-         << "the peak of " << name_of(purpose) << " is " << ledger[purpose].peak_bytes
-         << " bytes, expected at most " << bytes << "\n"
-         << ledger.to_string();
+void expect_same_memory(const Ledger& a, const Ledger& b) {
+  const auto same = [](const Usage& x, const Usage& y, const char* what) {
+    EXPECT_EQ(x.live_bytes, y.live_bytes) << what;
+    EXPECT_EQ(x.peak_bytes, y.peak_bytes) << what;
+  };
+  for (int p = 0; p < kPurposeCount; ++p)
+    same(a[static_cast<Purpose>(p)], b[static_cast<Purpose>(p)], name_of(static_cast<Purpose>(p)));
+  same(a.total, b.total, "total");
+  EXPECT_EQ(a.allocations, b.allocations);
 }
 
 ::testing::AssertionResult no_cache_misses_since(const Device& device, const Ledger& before) {

@@ -30,9 +30,8 @@ class NoLeak {
 // Exactly so many bytes are live for this purpose.
 ::testing::AssertionResult live_bytes_are(const Device& device, Purpose purpose,
                                           std::int64_t bytes);
-// At most so many bytes were live at once since the peaks were reset.
-::testing::AssertionResult peak_bytes_at_most(const Device& device, Purpose purpose,
-                                              std::int64_t bytes);
+// The same bytes are live, and were at most, for each purpose, and there were as many allocations.
+void expect_same_memory(const Ledger& a, const Ledger& b);
 // No allocation since `before` had to ask the system for memory.
 ::testing::AssertionResult no_cache_misses_since(const Device& device, const Ledger& before);
 

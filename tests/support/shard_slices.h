@@ -1,5 +1,5 @@
 // Which pieces of a unit's parameters lie in a part of the flat buffer: the oracle of what shards
-// parameters; and such pieces as parts of the whole.
+// parameters.
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,6 @@ inline std::vector<OptimizerSlice> slices_in(const Unit& unit, const FlatUnit& p
                         begin - place.parameters[i].begin});
   }
   return slices;
-}
-
-// Copies `part` (n), elements begin .. begin + n of this rank's part of a parameter or of its
-// state, to their places in the whole (global count), and back. Of one type.
-inline void write_part(View whole, ConstView part, const Parameter& p, std::int64_t begin) {
-  for (const GlobalRun& run : global_runs(p, {begin, begin + part.count()}))
-    part.device().copy(whole.flat(run.global, run.count), part.flat(run.local - begin, run.count));
-}
-
-inline void read_part(View part, ConstView whole, const Parameter& p, std::int64_t begin) {
-  for (const GlobalRun& run : global_runs(p, {begin, begin + part.count()}))
-    part.device().copy(part.flat(run.local - begin, run.count), whole.flat(run.global, run.count));
 }
 
 }  // namespace aisc

@@ -30,18 +30,8 @@ TrainConfig config_of(DType dtype, std::int64_t micro_batches = 1) {
   return odd_training(micro_batches, "none", dtype);
 }
 
-// A GPU of all ranks, which NCCL refuses, or one each.
 using BetweenGpus = LaunchOptions::BetweenGpus;
 constexpr DeviceKind kCuda = DeviceKind::Cuda;
-RankLayout one_gpu(int ranks) {
-  return {.ranks = ranks, .kind = kCuda, .gpu = 0, .between_gpus = BetweenGpus::Staged};
-}
-RankLayout staged(int ranks) {
-  return {.ranks = ranks, .kind = kCuda, .between_gpus = BetweenGpus::Staged};
-}
-RankLayout nccl(int ranks) {
-  return {.ranks = ranks, .kind = kCuda, .between_gpus = BetweenGpus::Nccl};
-}
 
 LaunchOptions on_ranks(int ranks) { return launch_options({.ranks = ranks}); }
 
@@ -95,29 +85,31 @@ std::string name_of_size(const ::testing::TestParamInfo<int>& test) {
 INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnRanks, ::testing::ValuesIn(conformance::rank_counts()),
                          name_of_size);
 
-// All ranks on one GPU, and on a GPU each, against the serial run on the CPU.
+// All ranks on one GPU, which NCCL refuses, and on a GPU each, against the serial run on the CPU.
 class TrainerOnCudaRanks : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
   }
+  static void expect_serial(const RankLayout& layout, std::int64_t micro_batches = 1) {
+    EXPECT_TRUE(same_steps(run({}, config_of(DType::F64), 3),
+                           run(layout, config_of(DType::F64, micro_batches), 3)));
+  }
 };
 
 TEST_P(TrainerOnCudaRanks, OnOneGpuEqualTheSerialRunInF64) {
-  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
-  EXPECT_TRUE(same_steps(serial, run(one_gpu(GetParam()), config_of(DType::F64, 3), 3)));
+  expect_serial({.ranks = GetParam(), .kind = kCuda, .gpu = 0, .between_gpus = BetweenGpus::Staged},
+                3);
 }
 
 TEST_P(TrainerOnCudaRanks, WithAGpuEachEqualTheSerialRunInF64) {
-  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
-  EXPECT_TRUE(same_steps(serial, run(staged(GetParam()), config_of(DType::F64), 3)));
+  expect_serial({.ranks = GetParam(), .kind = kCuda, .between_gpus = BetweenGpus::Staged});
 }
 
 TEST_P(TrainerOnCudaRanks, OverNcclEqualTheSerialRunInF64) {
   if (gpu_count() < GetParam() || started_processes())
     GTEST_SKIP() << gpu_count() << " GPUs of this process for " << GetParam() << " ranks";
-  const std::vector<RunRecord> serial = run({}, config_of(DType::F64), 3);
-  EXPECT_TRUE(same_steps(serial, run(nccl(GetParam()), config_of(DType::F64), 3)));
+  expect_serial({.ranks = GetParam(), .kind = kCuda, .between_gpus = BetweenGpus::Nccl});
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, TrainerOnCudaRanks,

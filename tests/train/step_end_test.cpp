@@ -5,13 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
-#include <string>
-#include <vector>
 
-#include "common/core/error.h"
 #include "tests/support/message_of.h"
+#include "tests/train/recorded_end.h"
 
 namespace aisc {
 namespace {
@@ -41,49 +38,19 @@ TEST(Counts, IsTrueOnOneOfTheRanksThatHaveTheSame) {
         }
 }
 
-class Recorder final : public StepEnd {
- public:
-  explicit Recorder(double square) : square_(square) {}
-  void sum_over_tensor_ranks() override { calls.emplace_back("tensor ranks"); }
-  void sum_over_data_ranks() override { calls.emplace_back("data ranks"); }
-  void sum_tied_tables() override { calls.emplace_back("tied tables"); }
-  double own_square() override {
-    calls.emplace_back("own square");
-    return square_;
-  }
-  double sum_over_world(double own) override {
-    calls.emplace_back("sum");
-    return own + 16;
-  }
-  void require_finite(double norm) override {
-    calls.emplace_back("finite");
-    if (!std::isfinite(norm)) fail("not finite");
-  }
-  void update(double gradient_scale) override {
-    calls.emplace_back("update");
-    scale = gradient_scale;
-  }
-  void gather_weights() override { calls.emplace_back("gather"); }
-
-  std::vector<std::string> calls;
-  double scale = 0;
-
- private:
-  const double square_;
-};
-
 TEST(FinishInOrder, SumsThenNormThenUpdate) {
-  Recorder end(9);
+  RecordedEnd end(9, 16);
   EXPECT_EQ(finish_in_order(end, 1), 5);
   EXPECT_NEAR(end.scale, 0.2, 1e-6);
-  EXPECT_THAT(end.calls, ::testing::ElementsAre("data ranks", "tied tables", "own square", "sum",
-                                                "finite", "update", "gather"));
+  EXPECT_THAT(end.calls,
+              ::testing::ElementsAre("sum_over_data_ranks", "sum_tied_tables", "own_square",
+                                     "sum_over_world", "update", "gather_weights"));
 }
 
 TEST(FinishInOrder, MovesNothingWhereTheNormIsNotFinite) {
-  Recorder end(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(message_of([&] { finish_in_order(end, 1); }), "not finite");
-  EXPECT_EQ(end.calls.back(), "finite");
+  RecordedEnd end(std::numeric_limits<double>::quiet_NaN(), 16);
+  EXPECT_EQ(message_of([&] { finish_in_order(end, 1); }), "the norm of the gradients is nan");
+  EXPECT_EQ(end.calls.back(), "sum_over_world");
 }
 
 }  // namespace
