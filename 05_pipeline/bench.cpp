@@ -39,28 +39,20 @@ void steps(benchmark::State& state, int ranks, const StepParts& parts) {
   state.SetItemsProcessed(state.iterations() * config.batch * config.model.context);
 }
 
+void in_milliseconds(benchmark::internal::Benchmark* row) {
+  row->Unit(benchmark::kMillisecond)->UseManualTime();
+}
+
 void plain(benchmark::State& state) { steps(state, 1, {}); }
-BENCHMARK(plain)->Name("step/plain")->Unit(benchmark::kMillisecond)->UseManualTime();
+BENCHMARK(plain)->Name("step/plain")->Apply(in_milliseconds);
 
 void on_two(benchmark::State& state, const std::string& schedule) {
   steps(state, 2, pipelined({.schedule = schedule, .chunks = schedule == "interleaved" ? 2 : 1}));
 }
-BENCHMARK_CAPTURE(on_two, f, "1f1b")
-    ->Name("step/1f1b/2")
-    ->Unit(benchmark::kMillisecond)
-    ->UseManualTime();
-BENCHMARK_CAPTURE(on_two, g, "gpipe")
-    ->Name("step/gpipe/2")
-    ->Unit(benchmark::kMillisecond)
-    ->UseManualTime();
-BENCHMARK_CAPTURE(on_two, i, "interleaved")
-    ->Name("step/interleaved/2")
-    ->Unit(benchmark::kMillisecond)
-    ->UseManualTime();
-BENCHMARK_CAPTURE(on_two, z, "zb-h1")
-    ->Name("step/zb-h1/2")
-    ->Unit(benchmark::kMillisecond)
-    ->UseManualTime();
+BENCHMARK_CAPTURE(on_two, f, "1f1b")->Name("step/1f1b/2")->Apply(in_milliseconds);
+BENCHMARK_CAPTURE(on_two, g, "gpipe")->Name("step/gpipe/2")->Apply(in_milliseconds);
+BENCHMARK_CAPTURE(on_two, i, "interleaved")->Name("step/interleaved/2")->Apply(in_milliseconds);
+BENCHMARK_CAPTURE(on_two, z, "zb-h1")->Name("step/zb-h1/2")->Apply(in_milliseconds);
 
 // A copy of ten million weights before an update, and its end. Bytes: of the copy.
 void version(benchmark::State& state) {

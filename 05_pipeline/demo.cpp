@@ -2,9 +2,7 @@
 // formulas and by ranks that run them in virtual time (docs/virtual_time.md).
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -12,19 +10,14 @@
 
 #include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/picture.h"
-#include "05_pipeline/pipeline_rank.h"
 #include "05_pipeline/schedules.h"
-#include "common/comm/launch.h"
+#include "05_pipeline/timed_run.h"
 #include "common/core/flags/program.h"
-#include "common/nn/parameter_store.h"
 
 namespace aisc {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t kWidth = 16, kWeights = 64;
-constexpr double kUnitBytes = 4 * kWidth;  // what a stage keeps of a micro-batch, F32
 
 // A rank's forward, input and weight gradient of a micro-batch: a second each, for all chunks of a
 // copy of the model.
@@ -33,102 +26,14 @@ ActionCosts seconds_of(const Schedule& s) {
   return {.forward = each, .backward = each, .weight_gradient = each};
 }
 
-// --- ranks that run a schedule -----------------------------------------------------------------
+timed::Outcome run(const Schedule& schedule, timed::Options options = {}) {
+  options.costs = seconds_of(schedule);
+  return timed::run(schedule, options);
+}
 
-// Takes known seconds, and keeps what it makes.
-class TimedStage final : public Layer {
- public:
-  // work(seconds) lets them pass.
-  TimedStage(const Rank& rank, const std::string& name, const ActionCosts& costs,
-             std::function<void(double seconds)> work)
-      : Layer(rank, name),
-        costs_(costs),
-        work_(std::move(work)),
-        weight_(whole_parameter(name + ".weight", {kWeights}, Init::constant(0), true)) {}
-
-  Tensor forward(Tensor /*x*/, Saved& saved, const Pass& /*pass*/) const override {
-    work_(costs_.forward);
-    Tensor y = Tensor::zeros({1, kWidth}, DType::F32, rank_.device);  // (1, kWidth)
-    saved.push(y.share());
-    return y;
-  }
-  Tensor backward(Tensor /*dy*/, Saved& saved, const Pass& pass) override {
-    work_(costs_.backward);
-    const auto weight_gradient = [this] { work_(costs_.weight_gradient); };
-    pass.deferred ? pass.deferred->push(weight_gradient) : weight_gradient();
-    return saved.pop();  // (1, kWidth)
-  }
-  std::vector<Parameter*> parameters() override { return {&weight_}; }
-
- private:
-  const ActionCosts costs_;
-  const std::function<void(double seconds)> work_;
-  Parameter weight_;
-};
-
-class NoLoss final : public Loss {
- public:
-  double forward(Tensor x, const Tensor& /*targets*/, Saved& saved) const override {
-    saved.push(std::move(x));
-    return 0;
-  }
-  Tensor backward(Saved& saved, double /*factor*/) const override { return saved.pop(); }
-};
-
-struct Measured {
-  double seconds = 0, busy = 0;  // the longest rank's; of all ranks
-  // By rank, the most that it held: activations in kUnitBytes, copies of its weights.
-  std::vector<double> units, versions;
-  double idle() const { return static_cast<double>(units.size()) * seconds - busy; }
-};
-
-struct RunOptions {
-  Again again = Again::Never;
-  int keep_units = 0;
-  Weights weights = Weights::Stashed;
-};
-
-Measured run(const Schedule& schedule, const RunOptions& options = {}) {
-  const auto ranks = static_cast<std::size_t>(schedule.ranks());
-  Measured all{.units = std::vector<double>(ranks), .versions = std::vector<double>(ranks)};
-  std::vector<double> ends(ranks), busy(ranks);
-  launch({.ranks = schedule.ranks(), .network = Network{}}, [&](const Rank& rank) {
-    const auto self = static_cast<std::size_t>(rank.world.rank());
-    const auto work = [&](double seconds) {
-      rank.clock.advance(seconds);
-      busy[self] += seconds;
-    };
-    Model model;
-    for (std::size_t c = 0; c < static_cast<std::size_t>(schedule.chunks()); ++c) {
-      model.layers.push_back(std::make_unique<TimedStage>(rank, fmt::format("stage{}", c),
-                                                          seconds_of(schedule), work));
-      model.stages.push_back({c, c + 1});
-      if (schedule.stage_of[self][c] + 1 == schedule.stages())
-        model.loss = std::make_unique<NoLoss>();
-    }
-    const ParameterStore store(rank.device, make_units(model), {.gradients = false});
-    const auto boundary = [](int, const Shape&) { return Shape{1, kWidth}; };
-    PipelineRank pipeline(rank, rank.world, model, schedule,
-                          {.input_shape = boundary,
-                           .again = options.again,
-                           .keep_bytes = static_cast<std::int64_t>(options.keep_units * kUnitBytes),
-                           .weights = options.weights});
-    const ReadMicroBatch read = [&](std::int64_t m) {
-      const auto ids = [&] { return Tensor::zeros({1, 1}, DType::I32, rank.device); };
-      return MicroBatch{{ids(), ids()}, {.micro_batch = static_cast<int>(m)}};
-    };
-    std::function<void()> update;
-    if (pipeline.updates_on_its_way()) update = [] {};
-    pipeline.run(schedule.micro_batches, read, 1, {}, update);
-    ends[self] = rank.clock.now();
-    all.units[self] = static_cast<double>(pipeline.most_saved_bytes()) / kUnitBytes;
-    const auto weight_bytes = rank.device.ledger()[Purpose::Parameters].peak_bytes;
-    all.versions[self] =
-        static_cast<double>(weight_bytes) / static_cast<double>(store.values().bytes());
-  });
-  all.seconds = *std::max_element(ends.begin(), ends.end());
-  for (const double seconds : busy) all.busy += seconds;
-  return all;
+// Activations that a rank held, the most: in what a stage keeps of a micro-batch.
+double units_of(const timed::RankRun& rank) {
+  return static_cast<double>(rank.most_saved_bytes) / timed::kBoundaryBytes;
 }
 
 // --- pictures ----------------------------------------------------------------------------------
@@ -145,7 +50,7 @@ Json pictures() {
         zb_v(p, m), dual_pipe(p, m), dual_pipe_v(p, m), pipedream(p, m)}) {
     const Simulation simulation = simulate(s, {seconds_of(s)});
     Json seconds{{"simulated", simulation.total_seconds}};
-    if (s.copies == 1) seconds["run"] = run(s).seconds;
+    if (s.copies == 1) seconds["run"] = run(s).total_seconds;
     fmt::print("\n{}: {}\n{}", s.name,
                s.copies == 1
                    ? fmt::format("{} s by ranks that run it", seconds["run"].get<double>())
@@ -164,10 +69,9 @@ Json pictures() {
 
 // Formula and run, of v chunks a rank.
 Json bubble(const Schedule& s) {
-  const Measured found = run(s);
+  const timed::Outcome found = run(s);
   const double d = s.ranks() - 1, vm = s.chunks() * s.micro_batches;
-  const double ideal = found.idle() / found.busy;
-  const double total = found.idle() / (found.idle() + found.busy);
+  const double ideal = found.bubble_of_ideal(), total = found.bubble_of_total();
   fmt::print("{:>10.4f}{:>8.4f}{:>10.4f}{:>8.4f}", d / vm, ideal, d / (vm + d), total);
   return {{"schedule", s.name},
           {"p", s.ranks()},
@@ -191,8 +95,7 @@ Json bubbles() {
     }
   fmt::print("\n\n\"Almost negligible for m > 4d\": at m = 4d it is");
   for (const int d : {2, 4, 8, 16}) {
-    const Measured found = run(one_f_one_b(d, 4 * d));
-    fmt::print("{} {:.0f}", d == 2 ? "" : ",", 100 * found.idle() / (d * found.seconds));
+    fmt::print("{} {:.0f}", d == 2 ? "" : ",", 100 * run(one_f_one_b(d, 4 * d)).bubble_of_total());
   }
   fmt::print(" % of the total for d = 2, 4, 8, 16; the limit is 20 %\n");
   return rows;
@@ -216,11 +119,11 @@ Json in_flight() {
   fmt::print("\nThe most a rank keeps, in a micro-batch's activations of its layers (formula)\n\n");
   Json rows = Json::array();
   for (const auto& [s, units] : cases) {
-    const Measured found = run(s);
+    const timed::Outcome found = run(s);
     fmt::print("{:<12}", s.name);
     Json row{{"schedule", s.name}};
     for (int r = 0; r < p; ++r) {
-      const double kept = found.units[static_cast<std::size_t>(r)] / s.chunks();
+      const double kept = units_of(found.ranks[index(r)]) / s.chunks();
       const double formula = static_cast<double>(units(r)) / s.chunks();
       fmt::print("{:>8.4g}{:>7}", kept, fmt::format("({:.4g})", formula));
       row["units"].push_back(kept);
@@ -241,8 +144,8 @@ Json recomputation() {
       "", "p", "m", "on arrival", "early", "shorter", "(p-1) tf");
   Json rows = Json::array();
   const auto add = [&](const Schedule& s) {
-    const double late = run(s, {.again = Again::OnArrival}).seconds;
-    const double early = run(s, {.again = Again::Early}).seconds;
+    const double late = run(s, {.again = Again::OnArrival}).total_seconds;
+    const double early = run(s, {.again = Again::Early}).total_seconds;
     fmt::print("{:<8}{:>3}{:>4}{:>12}{:>8}{:>10}{:>12}\n", s.name, s.ranks(), s.micro_batches, late,
                early, late - early, s.ranks() - 1);
     rows.push_back({{"schedule", s.name}, {"ranks", s.ranks()}, {"seconds", {late, early}}});
@@ -253,9 +156,13 @@ Json recomputation() {
       "zb-h2's weight gradients leave no wait to fill.\n\n"
       "1f1b, early, with room for some micro-batches that keep everything\n\n");
   for (int kept = 0; kept <= kRanks; ++kept) {
-    const Measured found = run(one_f_one_b(kRanks, kMicroBatches), {Again::Early, kept});
-    fmt::print("room for {}: {} s, kept {}\n", kept, found.seconds, fmt::join(found.units, " "));
-    rows.push_back({{"room", kept}, {"seconds", found.seconds}, {"units", found.units}});
+    const timed::Outcome found =
+        run(one_f_one_b(kRanks, kMicroBatches),
+            {.again = Again::Early, .keep_bytes = kept * timed::kBoundaryBytes});
+    std::vector<double> units;
+    for (const timed::RankRun& rank : found.ranks) units.push_back(units_of(rank));
+    fmt::print("room for {}: {} s, kept {}\n", kept, found.total_seconds, fmt::join(units, " "));
+    rows.push_back({{"room", kept}, {"seconds", found.total_seconds}, {"units", units}});
   }
   return rows;
 }
@@ -266,9 +173,11 @@ Json versions() {
   fmt::print("\nVersions of its weights on each rank, by the ledger, without a flush\n\n");
   Json rows = Json::array();
   const auto add = [&](const std::string& name, const Schedule& s, Weights weights) {
-    const Measured found = run(s, {.weights = weights});
-    fmt::print("{:<36}{}\n", name, fmt::join(found.versions, "  "));
-    rows.push_back({{"weights", name}, {"versions", found.versions}});
+    std::vector<double> held;
+    for (const timed::RankRun& rank : run(s, {.weights = weights}).ranks)
+      held.push_back(rank.weights_held);
+    fmt::print("{:<36}{}\n", name, fmt::join(held, "  "));
+    rows.push_back({{"weights", name}, {"versions", held}});
   };
   add("pipedream, the newest: wrong", pipedream(kRanks, 16), Weights::Newest);
   add("pipedream, stashed: p - r", pipedream(kRanks, 16), Weights::Stashed);

@@ -43,20 +43,6 @@ def fill_and_drain(numbers, pyplot):
                                        for name in ("gpipe", "1f1b")}, 5.4)
 
 
-def interleaved(numbers, pyplot):
-    return timelines(numbers, pyplot, {"1f1b": "", "interleaved": ""}, 5.4)
-
-
-def zero_bubble(numbers, pyplot):
-    return timelines(numbers, pyplot,
-                     {"1f1b": "", "zb-h1": "",
-                      "zb-h2": ", all of it before the first action or after the last"}, 7.6)
-
-
-def zero_bubble_v(numbers, pyplot):
-    return timelines(numbers, pyplot, {"zb-h1": "", "zb-v": ""}, 5.4)
-
-
 def bubble(numbers, pyplot):
     """The bubble's share of the total against m, as run, with the marks of m = 4 p."""
     figure, axes = pyplot.subplots(figsize=(8, 4.4))
@@ -120,7 +106,11 @@ def data_parallel(numbers, pyplot):
 def figures(numbers, pyplot):
     if "data_parallel" in numbers:
         return {"data_parallel": data_parallel(numbers, pyplot)}
-    return {"fill_and_drain": fill_and_drain(numbers, pyplot),
-            "interleaved": interleaved(numbers, pyplot), "zero_bubble": zero_bubble(numbers, pyplot),
-            "zero_bubble_v": zero_bubble_v(numbers, pyplot), "bubble": bubble(numbers, pyplot),
-            "in_flight": in_flight(numbers, pyplot)}
+    of_schedules = {
+        "interleaved": ({"1f1b": "", "interleaved": ""}, 5.4),
+        "zero_bubble": ({"1f1b": "", "zb-h1": "",
+                         "zb-h2": ", all of it before the first action or after the last"}, 7.6),
+        "zero_bubble_v": ({"zb-h1": "", "zb-v": ""}, 5.4)}
+    return {"fill_and_drain": fill_and_drain(numbers, pyplot), "bubble": bubble(numbers, pyplot),
+            "in_flight": in_flight(numbers, pyplot),
+            **{name: timelines(numbers, pyplot, *rows) for name, rows in of_schedules.items()}}

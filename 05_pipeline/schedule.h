@@ -56,5 +56,7 @@ std::vector<std::vector<int>> down_and_up(int ranks);
 
 // "F3", "B3.1" (chunk 1), "W3", "U": for messages and pictures.
 std::string to_string(const Action& action, int chunks = 1);
+// "forward", "backward", "weight gradient", "update": parts of a trace, as timelines know them.
+const char* part_of_step(ActionKind kind);
 
 }  // namespace aisc

@@ -59,7 +59,6 @@ class StageLinks {
   };
   Way& way(std::size_t position);
   void post(Way& way);  // the next receive, if there is one
-  int stage_of(std::size_t position) const;
 
   const Rank rank_;
   const Handovers& handovers_;

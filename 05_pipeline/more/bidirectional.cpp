@@ -67,8 +67,7 @@ Schedule dual_pipe(int ranks, int micro_batches) {
                  2 * ranks);
   schedule.micro_batches = micro_batches / 2;
   for (int rank = 0; rank < ranks; ++rank)
-    schedule.actions[static_cast<std::size_t>(rank)] =
-        dual_pipe_list(ranks, rank, schedule.micro_batches);
+    schedule.actions[index(rank)] = dual_pipe_list(ranks, rank, schedule.micro_batches);
   append_updates(schedule);
   return schedule;
 }
@@ -78,8 +77,7 @@ Schedule dual_pipe_v(int ranks, int micro_batches) {
   check_at_least(schedule.name, micro_batches, fmt::format("micro-batches on {} ranks", ranks),
                  2 * ranks);
   for (int rank = 0; rank < ranks; ++rank)
-    schedule.actions[static_cast<std::size_t>(rank)] =
-        dual_pipe_list(2 * ranks, rank, micro_batches);
+    schedule.actions[index(rank)] = dual_pipe_list(2 * ranks, rank, micro_batches);
   append_updates(schedule);
   return schedule;
 }

@@ -104,9 +104,8 @@ std::vector<std::string> message_problems(const Handovers& handovers) {
         found.push_back(fmt::format(
             "{} from rank {} to rank {}, message {} (from 0): sent for {}, micro-batch {}, but "
             "received for {}, micro-batch {}",
-            kind == ActionKind::Forward ? "forward" : "backward", from, to, k,
-            handovers.name(messages.sent[k]), handovers.action(messages.sent[k]).micro_batch,
-            handovers.name(messages.received[k]),
+            part_of_step(kind), from, to, k, handovers.name(messages.sent[k]),
+            handovers.action(messages.sent[k]).micro_batch, handovers.name(messages.received[k]),
             handovers.action(messages.received[k]).micro_batch));
         break;
       }

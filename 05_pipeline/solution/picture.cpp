@@ -10,12 +10,6 @@
 namespace aisc {
 namespace {
 
-std::string bubble_text(const Simulation& simulation) {
-  return fmt::format("{:.4g} s; idle {:.3g} % of the ideal time, {:.3g} % of the total",
-                     simulation.total_seconds, 100 * bubble_of_ideal(simulation),
-                     100 * bubble_of_total(simulation));
-}
-
 // How many columns a second is.
 double columns_a_second(const Simulation& simulation, int columns) {
   double shortest = simulation.total_seconds;
@@ -29,20 +23,6 @@ double columns_a_second(const Simulation& simulation, int columns) {
   const double room = columns / simulation.total_seconds;
   const double whole = std::min(std::floor(room * shortest), static_cast<double>(longest_name));
   return whole >= 1 ? whole / shortest : room;
-}
-
-const char* part_of_step(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::Forward:
-      return "forward";
-    case ActionKind::Backward:
-      return "backward";
-    case ActionKind::WeightGradient:
-      return "weight gradient";
-    case ActionKind::Update:
-      break;
-  }
-  return "update";
 }
 
 }  // namespace
@@ -67,7 +47,9 @@ std::string picture_text(const Simulation& simulation, int columns) {
     }
     text += fmt::format("rank {:<{}} |{}|\n", rank, last_rank, line);
   }
-  return text + bubble_text(simulation) + "\n";
+  return text + fmt::format("{:.4g} s; idle {:.3g} % of the ideal time, {:.3g} % of the total\n",
+                            simulation.total_seconds, 100 * bubble_of_ideal(simulation),
+                            100 * bubble_of_total(simulation));
 }
 
 std::vector<TimelineRow> timeline_of(const Simulation& simulation) {

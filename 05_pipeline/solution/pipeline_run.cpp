@@ -5,20 +5,6 @@
 namespace aisc {
 namespace {
 
-// Parts of the trace, which the report's picture of a step knows.
-const char* span_name(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::Forward:
-      return "forward";
-    case ActionKind::Backward:
-      return "backward";
-    case ActionKind::WeightGradient:
-      return "weight gradient";
-    default:
-      return "update";
-  }
-}
-
 // The micro-batches, each with its chunk, with which the chunk's gradients are whole: whose
 // gradient is the last one of the list before an update of the chunk, or before the list's end.
 // Micro-batches may go backward in any order, so that this need not be the largest number.
@@ -70,7 +56,7 @@ PipelineRunReport PipelineRun::run(double loss_factor, const std::function<void(
   loss_factor_ = loss_factor;
   for (std::size_t i = 0; i < list_.size(); ++i) {
     const Action& a = list_[i];
-    const auto span = rank_.trace.span(span_name(a.kind), to_string(a, schedule().chunks()));
+    const auto span = rank_.trace.span(part_of_step(a.kind), to_string(a, schedule().chunks()));
     // Sends do not wait, receives do: a rank stands still where its list runs ahead of its
     // neighbours'.
     if (a.kind == ActionKind::Forward) forward(i, a);

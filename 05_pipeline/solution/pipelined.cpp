@@ -36,8 +36,8 @@ class GptStages final : public Stages {
                       choice.schedule, config.batch, parts));
     // A rank has as many runs of blocks as the schedule gives it stages: one, or its chunks.
     const std::vector<BlockRange> all = stages_of(config.model, schedule_.stages(), choice.machine);
-    for (const int stage : schedule_.stage_of[static_cast<std::size_t>(pp_.rank())])
-      blocks_.push_back(all[static_cast<std::size_t>(stage)]);
+    for (const int stage : schedule_.stage_of[index(pp_.rank())])
+      blocks_.push_back(all[index(stage)]);
   }
 
   std::vector<BlockRange> blocks() const override { return blocks_; }

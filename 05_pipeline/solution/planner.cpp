@@ -13,11 +13,6 @@
 #include "common/nn/parameter_store.h"
 
 namespace aisc {
-namespace {
-
-constexpr std::int64_t kBeforeBlocks = 3, kBehindBlocks = 2;  // layers of make_gpt
-
-}  // namespace
 
 double LayerTimer::now() const {
   rank_.device.synchronize();
@@ -84,6 +79,8 @@ std::vector<LayerSeconds> gpt_layer_seconds(const Machine& machine, const GptCon
 
 namespace {
 
+constexpr std::int64_t kBeforeBlocks = 3, kBehindBlocks = 2;  // layers of make_gpt
+
 // Of `parts` parts: layer i is in part i - before, those in front of the first in that, and those
 // behind the last in that.
 std::vector<double> summed(const GptConfig& config, std::span<const LayerSeconds> layers,
@@ -93,11 +90,10 @@ std::vector<double> summed(const GptConfig& config, std::span<const LayerSeconds
         fmt::format("block_seconds: {} layers for {} blocks, expected {} more than blocks: of a "
                     "whole GPT, each block one layer",
                     layers.size(), config.layers, kBeforeBlocks + kBehindBlocks));
-  std::vector<double> seconds(static_cast<std::size_t>(parts));
+  std::vector<double> seconds(index(parts));
   for (std::int64_t i = 0; i < std::ssize(layers); ++i) {
     const std::int64_t part = std::clamp(i - before, std::int64_t{0}, parts - 1);
-    const LayerSeconds& layer = layers[static_cast<std::size_t>(i)];
-    seconds[static_cast<std::size_t>(part)] += layer.forward + layer.backward;
+    seconds[index(part)] += layers[index(i)].forward + layers[index(i)].backward;
   }
   return seconds;
 }

@@ -85,17 +85,10 @@ class Simulator {
   double seconds_of(int rank, const Action& action) const {
     const int stage = schedule_.stage_of[index(rank)][index(action.chunk)];
     const ActionCosts& costs = costs_[costs_.size() == 1 ? 0 : index(stage)];
-    switch (action.kind) {
-      case ActionKind::Forward:
-        return costs.forward;
-      case ActionKind::Backward:
-        return schedule_.splits_backward ? costs.backward : costs.backward + costs.weight_gradient;
-      case ActionKind::WeightGradient:
-        return costs.weight_gradient;
-      case ActionKind::Update:
-        break;
-    }
-    return costs.update;
+    if (action.kind == ActionKind::Forward) return costs.forward;
+    if (action.kind == ActionKind::WeightGradient) return costs.weight_gradient;
+    if (action.kind == ActionKind::Update) return costs.update;
+    return schedule_.splits_backward ? costs.backward : costs.backward + costs.weight_gradient;
   }
 
   const Schedule& schedule_;

@@ -18,7 +18,7 @@ StageLinks::StageLinks(const Rank& rank, StageComms& comms, const Handovers& han
       self_(comms.forward->rank()),
       forward_{.comm = comms.forward.get(), .positions = {}},
       backward_{.comm = comms.backward.get(), .positions = {}} {
-  const std::size_t actions = handovers.schedule().actions[static_cast<std::size_t>(self_)].size();
+  const std::size_t actions = handovers.schedule().actions[index(self_)].size();
   handed_over_.resize(actions);
   for (std::size_t i = 0; i < actions; ++i) {
     sources_.push_back(handovers.source_of({self_, i}));
@@ -32,18 +32,13 @@ StageLinks::Way& StageLinks::way(std::size_t position) {
   return handovers_.action({self_, position}).kind == ActionKind::Forward ? forward_ : backward_;
 }
 
-int StageLinks::stage_of(std::size_t position) const {
-  const Action& a = handovers_.action({self_, position});
-  return handovers_.schedule()
-      .stage_of[static_cast<std::size_t>(self_)][static_cast<std::size_t>(a.chunk)];
-}
-
 // A gradient is of this stage's output: of the next stage's input.
 void StageLinks::post(Way& way) {
   if (way.posted == way.positions.size()) return;
   const std::size_t position = way.positions[way.posted++];
   const Action& a = handovers_.action({self_, position});
-  const int stage = stage_of(position) + (a.kind == ActionKind::Forward ? 0 : 1);
+  const int stage = handovers_.schedule().stage_of[index(self_)][index(a.chunk)] +
+                    (a.kind == ActionKind::Forward ? 0 : 1);
   Tensor tensor(shape_(stage, a.micro_batch), dtype_, rank_.device);
   Work work = way.comm->recv(tensor, sources_[position]->rank);  // comm: b s h elements
   way.coming.push_back({std::move(tensor), std::move(work)});

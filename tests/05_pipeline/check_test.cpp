@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <map>
 #include <random>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
+#include "tests/05_pipeline/unit_time.h"
 #include "tests/05_pipeline/written.h"
 #include "tests/support/drawn.h"
 
@@ -24,13 +24,9 @@ using Texts = std::vector<std::string>;
 using Counts = std::vector<std::size_t>;
 
 std::string text_of(const Schedule& s) {
-  std::ostringstream text;
-  for (int rank = 0; rank < s.ranks(); ++rank) {
-    text << "\n  rank " << rank << ":";
-    for (const Action& a : s.actions[static_cast<std::size_t>(rank)])
-      text << " " << to_string(a, s.chunks());
-  }
-  return text.str();
+  std::string text;
+  for (const std::string& list : unit_time::lists(s)) text += "\n  a rank: " + list;
+  return text;
 }
 
 Counts lengths(const Schedule& s) {
@@ -115,36 +111,33 @@ TEST(Check, WeightGradientsAndUpdatesWaitForNobody) {
   expect_done(schedule(2, {"F0 F1 B0 W0 B1 W1", "F0 F1 B0 B1 W0 W1"}), Sends::Blocking, {6, 6});
 }
 
+const std::string kByGroups = "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0";
+
 // Stages of the same rank send nothing, so nothing blocks; but they, too, have an order.
 TEST(Check, StagesOfTheSameRank) {
   for (const Sends sends : {Sends::Started, Sends::Blocking}) {
     expect_done(schedule(1, {"F0.0 F0.1 B0.1 B0.0"}, round_robin(1, 2)), sends, {4});
     expect_done(schedule(1, {"F0.1 F0.0 B0.1 B0.0"}, round_robin(1, 2)), sends, {0});
     expect_done(schedule(1, {"F0.0 F0.1 B0.0 B0.1"}, round_robin(1, 2)), sends, {2});
-    expect_done(schedule(2,
-                         {"F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0",
-                          "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0"},
-                         down_and_up(2)),
-                sends, {8, 8});
+    expect_done(schedule(2, {kByGroups, kByGroups}, down_and_up(2)), sends, {8, 8});
   }
   // The turning point: rank 1 hands F0.0 to its own F0.1, which comes later in its list.
-  expect_done(
-      schedule(
-          2, {"F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0", "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0"},
-          down_and_up(2)),
-      Sends::Started, {8, 8});
+  expect_done(schedule(2, {"F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0", kByGroups}, down_and_up(2)),
+              Sends::Started, {8, 8});
 }
 
 TEST(Check, ChunksOnSeveralRanks) {
-  const std::string list = "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0";
-  expect_done(schedule(2, {list, list}, round_robin(2, 2)), Sends::Started, {8, 8});
+  const Schedule s = schedule(2, {kByGroups, kByGroups}, round_robin(2, 2));
+  expect_done(s, Sends::Started, {8, 8});
   // Rank 0 sends F1.0 to rank 1, which sends F0.0 to rank 0.
-  expect_done(schedule(2, {list, list}, round_robin(2, 2)), Sends::Blocking, {2, 1});
+  expect_done(s, Sends::Blocking, {2, 1});
   // Another order of forwards on each rank.
-  expect_done(schedule(2, {"F0.0 F0.1 F1.0 F1.1 B0.1 B1.1 B0.0 B1.0", list}, round_robin(2, 2)),
-              Sends::Started, {8, 8});
-  expect_done(schedule(2, {"F0.1 F0.0 F1.0 F1.1 B0.1 B1.1 B0.0 B1.0", list}, round_robin(2, 2)),
-              Sends::Started, {0, 0});
+  expect_done(
+      schedule(2, {"F0.0 F0.1 F1.0 F1.1 B0.1 B1.1 B0.0 B1.0", kByGroups}, round_robin(2, 2)),
+      Sends::Started, {8, 8});
+  expect_done(
+      schedule(2, {"F0.1 F0.0 F1.0 F1.1 B0.1 B1.1 B0.0 B1.0", kByGroups}, round_robin(2, 2)),
+      Sends::Started, {0, 0});
 }
 
 // What can be done at all, asked of each action by itself.
@@ -167,9 +160,7 @@ class Oracle {
   }
 
  private:
-  const std::vector<Action>& list(int rank) const {
-    return s_.actions[static_cast<std::size_t>(rank)];
-  }
+  const std::vector<Action>& list(int rank) const { return s_.actions[index(rank)]; }
   bool can(int rank, std::size_t i) {
     const auto [known, is_new] = known_.try_emplace({rank, i}, false);
     if (!is_new) return known->second;  // false for one that needs itself

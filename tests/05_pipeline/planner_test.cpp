@@ -180,11 +180,17 @@ TEST(GptSecondsGiven, AModelThatFitsNoDeviceIsPlannedAllTheSame) {
   EXPECT_GT(seconds[3].forward, seconds.back().forward) << "a block has 12 C C, the head V C";
 }
 
-TEST(GptSecondsGiven, EndsBelongToTheirBlocks) {
+// Of 8 layers, so that a sum tells of which it is.
+std::vector<LayerSeconds> powers_of_two() {
   std::vector<LayerSeconds> layers;
   for (double bit = 1; bit < 256; bit *= 2)
     layers.push_back({.forward = bit, .backward = 256 * bit});
-  const auto of = [](double bits) { return bits * 257; };
+  return layers;
+}
+double of(double bits) { return bits * 257; }
+
+TEST(GptSecondsGiven, EndsBelongToTheirBlocks) {
+  std::vector<LayerSeconds> layers = powers_of_two();
   EXPECT_EQ(block_seconds({.layers = 3}, layers),
             (std::vector<double>{of(1 + 2 + 4 + 8), of(16), of(32 + 64 + 128)}));
   layers.resize(6);
@@ -194,10 +200,7 @@ TEST(GptSecondsGiven, EndsBelongToTheirBlocks) {
 }
 
 TEST(GptSecondsGiven, EndsMayBePartsOfTheirOwn) {
-  std::vector<LayerSeconds> layers;
-  for (double bit = 1; bit < 256; bit *= 2)
-    layers.push_back({.forward = bit, .backward = 256 * bit});
-  const auto of = [](double bits) { return bits * 257; };
+  const std::vector<LayerSeconds> layers = powers_of_two();
   EXPECT_EQ(part_seconds({.layers = 3}, layers),
             (std::vector<double>{of(1 + 2 + 4), of(8), of(16), of(32), of(64 + 128)}));
   EXPECT_TRUE(error_says([&] { part_seconds({.layers = 2}, layers); },

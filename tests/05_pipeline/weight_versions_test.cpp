@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -101,27 +103,28 @@ void run_list(Stage& weights, const Schedule& schedule, std::size_t stage) {
   for (const Action& a : schedule.actions[stage]) computes_with(weights, a);
 }
 
-// An action of a list, the version that it computes with, and how many are kept after it.
-struct Expected {
-  std::string action;
-  int version;  // of updates -1
-  int kept;
-};
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
 
-void expect_by_hand(const WeightVersions::Options& options, const std::vector<Expected>& all) {
+// Of each action of a list: the version that it computes with, "-" of updates, and how many are
+// kept after it.
+void expect_by_hand(const WeightVersions::Options& options, const std::string& actions,
+                    const std::string& versions, const std::string& kept) {
+  const std::vector<Action> list = written::list(actions);
+  const std::vector<std::string> version = words_of(versions), count = words_of(kept);
   alone([&](const Rank& rank) {
     Stage stage(rank, options);
     stage.versions.begin_run();
-    int position = 0;
-    for (const Expected& e : all) {
-      const std::string where = fmt::format("action {}, {}", position++, e.action);
-      const std::string version = computes_with(stage, written::list(e.action)[0]);
-      if (e.version >= 0) {
-        EXPECT_EQ(version, fmt::format("version {}", e.version)) << where << ": computes with it";
-      }
-      EXPECT_EQ(stage.versions.kept(), e.kept)
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const std::string where = fmt::format("action {}, {}", i, to_string(list[i]));
+      EXPECT_EQ(computes_with(stage, list[i]), version[i] == "-" ? "" : "version " + version[i])
+          << where << ": computes with it";
+      const int expected = std::stoi(count[i]);
+      EXPECT_EQ(stage.versions.kept(), expected)
           << where << ": versions in memory after it, the newest among them";
-      EXPECT_EQ(stage.copied_bytes(), (e.kept - 1) * Stage::kBytes)
+      EXPECT_EQ(stage.copied_bytes(), (expected - 1) * Stage::kBytes)
           << where << ": bytes of copies after it, 40 each";
     }
   });
@@ -131,24 +134,10 @@ void expect_by_hand(const WeightVersions::Options& options, const std::vector<Ex
 // then on each forward misses the updates of the two micro-batches before it, and its backward, two
 // updates later, computes with the same weights.
 TEST(WeightStashing, TheFirstOfThreeStagesByHand) {
-  expect_by_hand({.weights = Weights::Stashed, .stages = 3}, {{"F0", 0, 1},
-                                                              {"F1", 0, 1},
-                                                              {"F2", 0, 1},
-                                                              {"B0", 0, 1},
-                                                              {"U", -1, 2},
-                                                              {"F3", 1, 2},
-                                                              {"B1", 0, 2},
-                                                              {"U", -1, 3},
-                                                              {"F4", 2, 3},
-                                                              {"B2", 0, 2},
-                                                              {"U", -1, 3},
-                                                              {"F5", 3, 3},
-                                                              {"B3", 1, 2},
-                                                              {"U", -1, 3},
-                                                              {"B4", 2, 2},
-                                                              {"U", -1, 2},
-                                                              {"B5", 3, 1},
-                                                              {"U", -1, 1}});
+  expect_by_hand({.weights = Weights::Stashed, .stages = 3},
+                 "F0 F1 F2 B0 U F3 B1 U F4 B2 U F5 B3 U B4 U B5 U",
+                 "0  0  0  0  - 1  0  - 2  0  - 3  1  - 2  - 3  -",
+                 "1  1  1  1  2 2  2  3 3  2  3 3  2  3 2  2 1  1");
 }
 
 // A backward has bound an old version, and an update comes before it is done.
@@ -219,11 +208,10 @@ int expect_versions(const WeightVersions::Options& options, const Schedule& sche
         if (a.kind == ActionKind::Update) {
           ++newest;
         } else {
-          const bool newest_of_all =
+          const bool takes_newest =
               options.weights == Weights::Newest && a.kind == ActionKind::Backward;
-          ASSERT_EQ(version, fmt::format("version {}",
-                                         newest_of_all ? newest : formulas.forward(a.micro_batch)))
-              << where << "computes with it";
+          const int expected = takes_newest ? newest : formulas.forward(a.micro_batch);
+          ASSERT_EQ(version, fmt::format("version {}", expected)) << where << "computes with it";
         }
         if (a.kind == ActionKind::Forward) under_way.insert(a.micro_batch), ++next;
         if (a.kind == ActionKind::Backward) under_way.erase(a.micro_batch);
@@ -283,15 +271,8 @@ TEST(WeightStashing, CopiesEachVersionOnce) {
 
 // Stage 0 of 2 has version max(0, k - 1) when micro-batch k enters, and stage 1 has to keep it.
 TEST(WeightStashing, VerticalSyncOfTheLastOfTwoStagesByHand) {
-  expect_by_hand({.weights = Weights::VerticalSync, .stages = 2}, {{"F0", 0, 1},
-                                                                   {"B0", 0, 1},
-                                                                   {"U", -1, 2},
-                                                                   {"F1", 0, 2},
-                                                                   {"B1", 0, 1},
-                                                                   {"U", -1, 2},
-                                                                   {"F2", 1, 2},
-                                                                   {"B2", 1, 1},
-                                                                   {"U", -1, 2}});
+  expect_by_hand({.weights = Weights::VerticalSync, .stages = 2}, "F0 B0 U F1 B1 U F2 B2 U",
+                 "0  0  - 0  0  - 1  1  -", "1  1  2 2  1  2 2  1  2");
 }
 
 TEST(WeightStashing, VerticalSyncKeepsAsManyVersionsOnAllStages) {
@@ -310,21 +291,9 @@ TEST(WeightStashing, VerticalSyncKeepsAsManyVersionsOnAllStages) {
 // with version 0.
 TEST(WeightStashing, TwoBufferedOfTheFirstOfTwoStagesByHand) {
   expect_by_hand({.weights = Weights::TwoBuffered, .stages = 2, .micro_batches = 2},
-                 {{"F0", 0, 1},
-                  {"F1", 0, 1},
-                  {"B0", 0, 1},
-                  {"F2", 0, 1},
-                  {"B1", 0, 1},
-                  {"U", -1, 2},
-                  {"F3", 0, 2},
-                  {"B2", 0, 2},
-                  {"F4", 1, 2},
-                  {"B3", 0, 1},
-                  {"U", -1, 2},
-                  {"F5", 1, 2},
-                  {"B4", 1, 2},
-                  {"B5", 1, 1},
-                  {"U", -1, 2}});
+                 "F0 F1 B0 F2 B1 U F3 B2 F4 B3 U F5 B4 B5 U",
+                 "0  0  0  0  0  - 0  0  1  0  - 1  1  1  -",
+                 "1  1  1  1  1  2 2  2  2  1  2 2  2  1  2");
 }
 
 TEST(WeightStashing, TwoBufferedKeepsTwoVersions) {
@@ -341,15 +310,8 @@ TEST(WeightStashing, TwoBufferedKeepsTwoVersions) {
 
 // Micro-batch 1's backward has other weights than its forward.
 TEST(WeightStashing, NewestKeepsNothingByHand) {
-  expect_by_hand({.weights = Weights::Newest, .stages = 2}, {{"F0", 0, 1},
-                                                             {"F1", 0, 1},
-                                                             {"B0", 0, 1},
-                                                             {"U", -1, 1},
-                                                             {"F2", 1, 1},
-                                                             {"B1", 1, 1},
-                                                             {"U", -1, 1},
-                                                             {"B2", 2, 1},
-                                                             {"U", -1, 1}});
+  expect_by_hand({.weights = Weights::Newest, .stages = 2}, "F0 F1 B0 U F2 B1 U B2 U",
+                 "0  0  0  - 1  1  - 2  -", "1  1  1  1 1  1  1 1  1");
 }
 
 TEST(WeightStashing, NewestKeepsOneVersionOnAllStages) {

@@ -72,7 +72,7 @@ History delay_of_one(const Training& training) {
   History all;
   const int m = training.micro_batches;
   for (int t = 0; t < training.runs * training.updates; ++t) {
-    const delayed::Weights before = all.versions[static_cast<std::size_t>(std::max(0, t - 1))];
+    const delayed::Weights before = all.versions[index(std::max(0, t - 1))];
     delayed::Weights mean = sum(before, -1, before);
     for (int k = t * m; k < (t + 1) * m; ++k) {
       const delayed::Gradient g = delayed::gradient(k, before);
@@ -161,8 +161,7 @@ class StageRun {
     const double loss =
         pipeline_.run(count, read, 1.0 / training_.micro_batches, {}, [&] { update(); });
     double expected = 0;
-    for (int k = r * count; k < (r + 1) * count; ++k)
-      expected += oracle_.losses[static_cast<std::size_t>(k)];
+    for (int k = r * count; k < (r + 1) * count; ++k) expected += oracle_.losses[index(k)];
     EXPECT_NEAR(loss, model_.loss ? expected : 0, kSameRunF64) << where() << "losses of run " << r;
   }
 
@@ -359,23 +358,18 @@ class TwoBuffered : public ::testing::TestWithParam<int> {};  // stages
 INSTANTIATE_TEST_SUITE_P(Stages, TwoBuffered, ::testing::Values(1, 2, 3, 4));
 
 TEST_P(TwoBuffered, IsADelayOfOneOverSeveralRuns) {
-  for (const int m : {GetParam(), GetParam() + 1, 2 * GetParam() + 1}) {
-    const Training t{.stages = GetParam(),
-                     .micro_batches = m,
-                     .updates = 1,
-                     .runs = 5,
-                     .weights = Weights::TwoBuffered};
+  const int p = GetParam();
+  for (const int m : {p, p + 1, 2 * p + 1}) {
+    const Training t{.stages = p, .micro_batches = m, .runs = 5, .weights = Weights::TwoBuffered};
     expect_trains(t, delay_of_one(t));
   }
 }
 
 TEST_P(TwoBuffered, IsADelayOfOneInOneRun) {
-  for (const int m : {GetParam(), GetParam() + 2}) {
-    const Training t{.stages = GetParam(),
-                     .micro_batches = m,
-                     .updates = 4,
-                     .runs = 2,
-                     .weights = Weights::TwoBuffered};
+  const int p = GetParam();
+  for (const int m : {p, p + 2}) {
+    const Training t{
+        .stages = p, .micro_batches = m, .updates = 4, .weights = Weights::TwoBuffered};
     const History oracle = delay_of_one(t);
     expect_trains(t, oracle);
     expect_trains(t, oracle, late());

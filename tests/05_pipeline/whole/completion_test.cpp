@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "05_pipeline/schedules.h"
-#include "tests/05_pipeline/whole/toy_stages.h"
+#include "05_pipeline/timed_run.h"
 #include "tests/05_pipeline/written.h"
 
 namespace aisc {
 namespace {
 
-using toy_pipeline::run;
 using written::same;
 using written::schedule;
 
@@ -34,12 +33,12 @@ class Recorder final : public LayerHook {
 
 // Of each rank, in a run where each forward, input and weight gradient takes a second.
 std::vector<Completions> completions_of(const Schedule& s) {
-  std::vector<std::unique_ptr<Recorder>> recorders(static_cast<std::size_t>(s.ranks()));
-  run(s, {.hook = [&](const Rank& rank) {
-        auto& own = recorders[static_cast<std::size_t>(rank.world.rank())];
-        own = std::make_unique<Recorder>(rank.clock);
-        return own.get();
-      }});
+  std::vector<std::unique_ptr<Recorder>> recorders(index(s.ranks()));
+  timed::run(s, {.hook = [&](const Rank& rank) {
+               auto& own = recorders[index(rank.world.rank())];
+               own = std::make_unique<Recorder>(rank.clock);
+               return own.get();
+             }});
   std::vector<Completions> all;
   for (const auto& recorder : recorders) all.push_back(recorder->found);
   return all;
@@ -53,8 +52,7 @@ std::vector<Completions> ends_of(const Schedule& s, const std::string& last) {
     all.emplace_back();
     for (const TimedAction& timed : rank.actions)
       for (const Action& a : actions)
-        if (timed.action == a)
-          all.back().emplace_back(static_cast<std::size_t>(a.chunk), timed.end_seconds);
+        if (timed.action == a) all.back().emplace_back(index(a.chunk), timed.end_seconds);
   }
   return all;
 }

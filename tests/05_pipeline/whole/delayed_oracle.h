@@ -32,7 +32,7 @@ inline constexpr double kRate = 0.05;   // of learning
 
 // The linear layers of stage `stage` of `stages`: 5 layers over 2 stages are 2 and 3.
 inline LayerRange linears_of(int stage, int stages) {
-  const auto s = static_cast<std::size_t>(stage), p = static_cast<std::size_t>(stages);
+  const std::size_t s = index(stage), p = index(stages);
   return {s * kLinears / p, (s + 1) * kLinears / p};
 }
 inline std::string name_of_linear(std::size_t l) { return fmt::format("linear{}", l); }
@@ -121,28 +121,16 @@ inline Weights first_weights() {
   return first;
 }
 
-// Rows of x (N, I) times w (O, I).
-inline Array times_rows_of(const Array& x, const Array& w) {
-  Array y({x.extent(0), w.extent(0)});
-  for (std::int64_t n = 0; n < x.extent(0); ++n)
-    for (std::int64_t o = 0; o < w.extent(0); ++o)
-      for (std::int64_t i = 0; i < x.extent(1); ++i) y(n, o) += x(n, i) * w(o, i);
-  return y;
-}
-// dw (O, I) of the above, and dx (N, I).
-inline Array outer(const Array& dy, const Array& x) {
-  Array dw({dy.extent(1), x.extent(1)});
-  for (std::int64_t n = 0; n < x.extent(0); ++n)
-    for (std::int64_t o = 0; o < dy.extent(1); ++o)
-      for (std::int64_t i = 0; i < x.extent(1); ++i) dw(o, i) += dy(n, o) * x(n, i);
-  return dw;
-}
-inline Array times(const Array& dy, const Array& w) {
-  Array dx({dy.extent(0), w.extent(1)});
-  for (std::int64_t n = 0; n < dy.extent(0); ++n)
-    for (std::int64_t o = 0; o < w.extent(0); ++o)
-      for (std::int64_t i = 0; i < w.extent(1); ++i) dx(n, i) += dy(n, o) * w(o, i);
-  return dx;
+// op(a) op(b), of matrices.
+inline Array product(const Array& a, const Array& b, ops::Transpose transpose) {
+  const auto reshaped = [](const Array& x, const Shape& shape) {
+    Array same(shape);
+    same.values = x.values;
+    return same;
+  };
+  const auto batch = [&](const Array& x) { return reshaped(x, {1, x.extent(0), x.extent(1)}); };
+  const Array all = reference::matmul(batch(a), batch(b), transpose);
+  return reshaped(all, {all.extent(1), all.extent(2)});
 }
 
 struct Gradient {
@@ -157,8 +145,8 @@ inline Gradient gradient(int k, const Weights& forward, const Weights& backward)
   Array x = to_array(input(k, device));
   for (std::size_t l = 0; l < kLinears; ++l) {
     inputs.push_back(x);
-    products.push_back(
-        reference::add_bias(times_rows_of(x, forward.matrices[l]), forward.biases[l]));
+    products.push_back(reference::add_bias(product(x, forward.matrices[l], ops::Transpose::Second),
+                                           forward.biases[l]));  // (N, O)
     x = l + 1 < kLinears ? reference::gelu(products[l]) : products[l];
   }
   Gradient g{.of = forward};
@@ -166,9 +154,9 @@ inline Gradient gradient(int k, const Weights& forward, const Weights& backward)
   for (const double off : dy.values) g.loss += off * off / 2;
   for (std::size_t l = kLinears; l-- > 0;) {
     if (l + 1 < kLinears) dy = reference::gelu_backward(dy, products[l]);
-    g.of.matrices[l] = outer(dy, inputs[l]);
+    g.of.matrices[l] = product(dy, inputs[l], ops::Transpose::First);  // (O, I)
     g.of.biases[l] = reference::add_bias_backward(dy);
-    dy = times(dy, backward.matrices[l]);
+    dy = product(dy, backward.matrices[l], ops::Transpose::None);  // (N, I)
   }
   return g;
 }

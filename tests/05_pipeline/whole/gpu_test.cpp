@@ -2,25 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "05_pipeline/pipelined.h"
-#include "tests/nn/gpt_fixture.h"
 #include "tests/support/devices.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
-
-TrainConfig config_of_gpu(int pp) {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.model.layers = 4;
-  c.gradient_dtype = DType::F64;
-  c.batch = 4;
-  c.micro_batches = 4;
-  c.pp = pp;
-  c.steps = 10;
-  c.learning_rate = 3e-3;
-  return c;
-}
 
 const PipelineChoice kChoices[] = {
     {.schedule = "1f1b"},
@@ -29,28 +15,24 @@ const PipelineChoice kChoices[] = {
     {.schedule = "gpipe", .again = Again::Early},
 };
 
-class PipelineOnCuda : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
-  }
-};
-
-TEST_F(PipelineOnCuda, OnOneGpuEqualsTheSerialRunByAnySchedule) {
-  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
+// Two ranks on `gpu`, or on one each.
+void expect_serial_run(int gpu) {
+  const TrainConfig config = odd_training(2, 0, 4, 4, 4);
+  const std::vector<RunRecord> serial = serial_steps(config, 2);
   for (const PipelineChoice& choice : kChoices)
-    EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda, .gpu = 0},
-                                              config_of_gpu(2), 2, pipelined(choice))))
+    EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda, .gpu = gpu},
+                                              config, 2, pipelined(choice))))
         << choice.schedule;
 }
 
-TEST_F(PipelineOnCuda, WithAGpuEachEqualsTheSerialRun) {
-  if (gpu_count() < 2) GTEST_SKIP() << gpu_count() << " GPU for 2 ranks";
-  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
-  for (const PipelineChoice& choice : kChoices)
-    EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2, .kind = DeviceKind::Cuda},
-                                              config_of_gpu(2), 2, pipelined(choice))))
-        << choice.schedule;
+TEST(PipelineOnCuda, OnOneGpuEqualsTheSerialRunByAnySchedule) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  expect_serial_run(0);
+}
+
+TEST(PipelineOnCuda, WithAGpuEachEqualsTheSerialRun) {
+  if (gpu_count() < 2) GTEST_SKIP() << gpu_count() << " GPUs for 2 ranks";
+  expect_serial_run(-1);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 #include "common/nn/embedding.h"
 #include "common/nn/linear.h"
 #include "common/nn/parameter_store.h"
-#include "tests/05_pipeline/whole/toy_stages.h"
+#include "tests/05_pipeline/whole/counted_comm.h"
 #include "tests/05_pipeline/written.h"
 #include "tests/support/delayed_comm.h"
 #include "tests/support/drawn.h"
@@ -124,23 +124,21 @@ RunRecord serial_steps(int m) {
 
 using Decorate = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 
-LaunchOptions on_threads(int ranks, Decorate decorate = {}) {
-  LaunchOptions options{.ranks = ranks,
-                        .backend = LaunchOptions::Backend::Threads,
-                        .timeout_seconds = 20,
-                        .device = {.poison = true},
-                        .bind = false};
-  options.internals.decorate = std::move(decorate);
-  return options;
+LaunchOptions on_threads(int ranks, const Decorate& decorate = {}) {
+  return {.ranks = ranks,
+          .backend = LaunchOptions::Backend::Threads,
+          .timeout_seconds = 20,
+          .device = {.poison = true},
+          .bind = false,
+          .internals = {.decorate = decorate}};
 }
 
 // Runs twice: the second run finds what the first has left.
-RunRecord pipelined_run(const Schedule& schedule, const Decorate& decorate = {},
-                        Again again = Again::Never) {
+RunRecord pipelined_run(const Schedule& schedule, const Decorate& decorate, Again again) {
   RunRecord result{.losses = {0}, .gradients = {}, .weights = {}};
   std::mutex mutex;
   launch(on_threads(schedule.ranks(), decorate), [&](const Rank& rank) {
-    const auto self = static_cast<std::size_t>(rank.world.rank());
+    const std::size_t self = index(rank.world.rank());
     const Model model = make_model(rank, schedule.stage_of[self], schedule.stages());
     ParameterStore store = make_store(rank, model);
     PipelineRank pipeline(rank, rank.world, model, schedule, options_of(schedule.stages(), again));
@@ -176,6 +174,7 @@ std::ostream& operator<<(std::ostream& out, const Links& links) { return out << 
 
 class PipelineLinks : public ::testing::TestWithParam<Links> {};
 
+// To the last bit: gradients are summed in the order of micro-batches, whatever the schedule.
 TEST_P(PipelineLinks, OfUnevenStagesLeaveWhatOneRankLeaves) {
   for (int m = 1; m <= 9; ++m) {
     const RunRecord expected = serial_steps(m);
@@ -183,7 +182,7 @@ TEST_P(PipelineLinks, OfUnevenStagesLeaveWhatOneRankLeaves) {
       for (const Schedule& s : all_schedules(p, m))
         for (const Again again : {Again::Never, Again::Early}) {
           const RunRecord found = pipelined_run(s, GetParam().decorate, again);
-          EXPECT_TRUE(same_run(expected, found, kSameRunF64))
+          EXPECT_TRUE(same_run(expected, found, 0))
               << s.name << " of " << p << " ranks, " << s.chunks() << " chunks, " << m
               << " micro-batches, again " << static_cast<int>(again);
         }
@@ -198,20 +197,6 @@ INSTANTIATE_TEST_SUITE_P(Links, PipelineLinks,
                                                                             test_seed());
                                                  }}),
                          [](const auto& links) { return links.param.name; });
-
-// Weight gradients are summed in the order of micro-batches, whatever the schedule.
-TEST(PipelineSums, AreThoseOfAccumulationToTheBit) {
-  for (int m = 1; m <= 9; ++m) {
-    const RunRecord expected = serial_steps(m);
-    for (const int p : {1, 2, 3, 4})
-      for (const Schedule& s : all_schedules(p, m)) {
-        const RunRecord found = pipelined_run(s);
-        EXPECT_EQ(found.losses, expected.losses) << s.name << " of " << p << " ranks, m " << m;
-        EXPECT_EQ(found.gradients, expected.gradients)
-            << s.name << " of " << p << " ranks, m " << m;
-      }
-  }
-}
 
 // --- evaluation --------------------------------------------------------------------------------
 
@@ -257,19 +242,14 @@ TEST(PipelineEvaluate, GivesTheSumsOfLossesOfOneRank) {
 
 // A pipeline of `ranks` ranks for this schedule, each with `stages` stages; then `run`.
 void start(int ranks, const Schedule& schedule, int stages, int micro_batches,
-           toy_pipeline::Counts* counts = nullptr) {
-  Decorate decorate;
-  if (counts)
-    decorate = [counts](std::unique_ptr<Communicator> world) {
-      return std::make_unique<toy_pipeline::CountedComm>(std::move(world), *counts);
-    };
-  launch(on_threads(ranks, std::move(decorate)), [&](const Rank& rank) {
+           const Decorate& decorate = {}, const std::function<void()>& update = {}) {
+  launch(on_threads(ranks, decorate), [&](const Rank& rank) {
     std::vector<int> own;
     for (int c = 0; c < stages; ++c) own.push_back(c * ranks + rank.world.rank());
     const Model model = make_model(rank, own, ranks * stages);
     const ParameterStore store = make_store(rank, model);
     PipelineRank pipeline(rank, rank.world, model, schedule, options_of(ranks * stages));
-    pipeline.run(micro_batches, reader(rank, micro_batches), 1, {});
+    pipeline.run(micro_batches, reader(rank, micro_batches), 1, {}, update);
   });
 }
 
@@ -283,19 +263,9 @@ TEST(PipelineRankErrors, NameWhatDoesNotFit) {
                          {"pipeline: the model has 2 stages on rank", "gpipe has 1"}));
   EXPECT_TRUE(
       error_says([] { start(2, gpipe(2, 4), 1, 3); }, {"pipeline: 3 micro-batches, gpipe has 4"}));
-}
-
-TEST(PipelineRankErrors, RefuseUpdatesOnTheWayOfSeveralChunks) {
-  const auto call = [] {
-    launch(on_threads(1), [](const Rank& rank) {
-      const Model model = make_model(rank, {0, 1}, 2);
-      const ParameterStore store = make_store(rank, model);
-      PipelineRank pipeline(rank, rank.world, model, interleaved(1, 2, 2), options_of(2));
-      pipeline.run(2, reader(rank, 2), 1, {}, [] {});
-    });
-  };
-  EXPECT_TRUE(error_says(call, {"pipeline: interleaved has 2 chunks a rank, and updates on the way "
-                                "are of one"}));
+  EXPECT_TRUE(
+      error_says([] { start(1, interleaved(1, 2, 2), 2, 2, {}, [] {}); },
+                 {"pipeline: interleaved has 2 chunks a rank, and updates on the way are of one"}));
 }
 
 // Every problem in one message, and not a message between ranks.
@@ -309,9 +279,9 @@ TEST(PipelineRankErrors, ListTheProblemsOfASchedule) {
 }
 
 TEST(PipelineRankErrors, RefuseASchedulesCircleBeforeAnythingIsSent) {
-  toy_pipeline::Counts counts;
+  CommCounts counts;
   const Schedule circle = written::schedule(2, {"F0 B0 F1 B1", "F1 B1 F0 B0"});
-  EXPECT_TRUE(error_says([&] { start(2, circle, 1, 2, &counts); },
+  EXPECT_TRUE(error_says([&] { start(2, circle, 1, 2, counted(counts)); },
                          {"pipeline: written cannot be executed:",
                           "ranks 0 -> 1 -> 0 wait for each other: rank 0 cannot begin B0 before "
                           "rank 1 has done B0; rank 1 cannot begin F1 before rank 0 has done F1"}));
@@ -354,8 +324,7 @@ class Failing final : public Layer {
 
 void run_with_failure(const Schedule& s, int failing, ActionKind where, int micro_batch) {
   launch(on_threads(s.ranks()), [&](const Rank& rank) {
-    const auto self = static_cast<std::size_t>(rank.world.rank());
-    Model model = make_model(rank, s.stage_of[self], s.stages());
+    Model model = make_model(rank, s.stage_of[index(rank.world.rank())], s.stages());
     if (rank.world.rank() == failing)
       model.layers.back() =
           std::make_unique<Failing>(rank, std::move(model.layers.back()), where, micro_batch);

@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "05_pipeline/list_checks.h"
 #include "05_pipeline/more/bidirectional.h"
 #include "05_pipeline/schedules.h"
 #include "05_pipeline/simulate.h"
-#include "tests/05_pipeline/whole/toy_stages.h"
-#include "tests/05_pipeline/written.h"
+#include "05_pipeline/timed_run.h"
+#include "tests/05_pipeline/whole/counted_comm.h"
 
 namespace aisc {
 namespace {
 
-using toy_pipeline::kBoundaryBytes;
-using toy_pipeline::kUnitBytes;
-using toy_pipeline::Outcome;
-using toy_pipeline::run;
+using timed::kBoundaryBytes;
+using timed::Outcome;
+using timed::run;
 
 std::string text(const Schedule& s) {
   return s.name + " of " + std::to_string(s.ranks()) + " ranks, " + std::to_string(s.chunks()) +
@@ -80,8 +80,8 @@ TEST(PipelineSeconds, AreThoseOfTheSimulation) {
     for (const int m : {1, 2, 3, 8, 16})
       for (const Link& link : links)
         for (const ActionCosts& costs : kCosts) {
-          for (const Schedule& s : unfolded(p, m)) expect_as_simulated(s, costs, link);
-          for (const Schedule& s : folded(p, m)) expect_as_simulated(s, costs, link);
+          for (const auto& schedules : {unfolded(p, m), folded(p, m)})
+            for (const Schedule& s : schedules) expect_as_simulated(s, costs, link);
         }
 }
 
@@ -135,19 +135,25 @@ TEST(PipelineBubble, ShrinksWithTheChunks) {
 }
 
 // The most that a rank idles from its first action to its last.
+double bubble_seconds(const Schedule& s, const ActionCosts& costs = {1, 1, 1, 0}) {
+  double most = 0;
+  for (const timed::RankRun& rank : run(s, {.costs = costs}).ranks)
+    most = std::max(most, rank.last_seconds - rank.first_seconds - rank.busy_seconds);
+  return most;
+}
+
 TEST(PipelineBubble, IsTheFormulaOfZeroBubble) {
   for (const int p : {2, 4, 8})
     for (int m = 1; m <= 64; ++m) {
       const int few = std::max(0, 2 * p - 1 - m);
-      EXPECT_EQ(run(zb_h1(p, m)).bubble_seconds(), std::max(p - 1, 2 * p - 1 - m))
-          << text(zb_h1(p, m));
-      EXPECT_EQ(run(zb_h2(p, m)).bubble_seconds(), few) << text(zb_h2(p, m));
-      EXPECT_EQ(run(zb_v(p, m)).bubble_seconds(), 2 * few) << text(zb_v(p, m));
+      EXPECT_EQ(bubble_seconds(zb_h1(p, m)), std::max(p - 1, 2 * p - 1 - m)) << p << " " << m;
+      EXPECT_EQ(bubble_seconds(zb_h2(p, m)), few) << p << " ranks, " << m;
+      EXPECT_EQ(bubble_seconds(zb_v(p, m)), 2 * few) << p << " ranks, " << m;
       if (few > 0) continue;
       const double TF = 3, TB = 4, TW = 2;
-      const toy_pipeline::RunOptions uneven{.costs = {TF, TB, TW, 0}};
-      EXPECT_EQ(run(zb_h1(p, m), uneven).bubble_seconds(), (p - 1) * (TF + TB - TW)) << m;
-      EXPECT_EQ(run(zb_h2(p, m), uneven).bubble_seconds(), (p - 1) * (TF + TB - 2 * TW)) << m;
+      const ActionCosts uneven{TF, TB, TW, 0};
+      EXPECT_EQ(bubble_seconds(zb_h1(p, m), uneven), (p - 1) * (TF + TB - TW)) << m;
+      EXPECT_EQ(bubble_seconds(zb_h2(p, m), uneven), (p - 1) * (TF + TB - 2 * TW)) << m;
     }
 }
 
@@ -174,94 +180,78 @@ TEST(PipelineBubble, IsNotNegligibleWithFourTimesAsManyMicroBatches) {
 // --- bytes kept --------------------------------------------------------------------------------
 
 void expect_units(const Schedule& s, const std::function<int(int rank)>& units,
-                  const toy_pipeline::RunOptions& options = {}) {
+                  const timed::Options& options = {}) {
   const Outcome found = run(s, options);
   for (int rank = 0; rank < s.ranks(); ++rank)
-    EXPECT_EQ(found.most_saved_bytes[static_cast<std::size_t>(rank)], units(rank) * kUnitBytes)
+    EXPECT_EQ(found.ranks[index(rank)].most_saved_bytes, units(rank) * kBoundaryBytes)
         << text(s) << ", rank " << rank << ": kept, keep_bytes " << options.keep_bytes;
 }
 
+// By the lists, of which the tests of each schedule know by the papers' formulas.
 TEST(PipelineSavedBytes, AreTheMicroBatchesInFlight) {
   for (const int p : {1, 2, 3, 4, 8})
-    for (const int m : {1, 2, 3, 4, 5, 8, 16, 24}) {
-      expect_units(naive(p, m), [](int) { return 1; });
-      expect_units(gpipe(p, m), [&](int) { return m; });
-      expect_units(one_f_one_b(p, m), [&](int r) { return std::min(p - r, m); });
-      expect_units(pipedream(p, m), [&](int r) { return std::min(p - r, m); });
-      expect_units(zb_h1(p, m), [&](int) { return std::min(p, m); });
-      expect_units(zb_h2(p, m), [&](int) { return std::min(2 * p - 1, m); });
-      for (const int v : {2, 3})
-        if (m % p == 0)
-          expect_units(interleaved(p, v, m),
-                       [&](int r) { return std::min(2 * (p - r - 1) + (v - 1) * p + 1, m * v); });
-      if (m >= 2 * p - 1) expect_units(zb_v(p, m), [&](int) { return 2 * p; });
-      if (m >= 2 * p) expect_units(dual_pipe_v(p, m), [&](int) { return 2 * p + 1; });
-      if (m >= p)
-        expect_units(two_bw(p, m, 2), [&](int r) { return std::min(p - r, 2 * m); },
-                     {.weights = Weights::TwoBuffered});
-    }
+    for (const int m : {1, 2, 3, 4, 5, 8, 16, 24})
+      for (const auto& schedules : {unfolded(p, m), folded(p, m)})
+        for (const Schedule& s : schedules) {
+          const std::vector<int> in_flight = most_in_flight(s, ActionKind::WeightGradient);
+          expect_units(s, [&](int rank) { return in_flight[index(rank)]; },
+                       {.weights = weights_of(s)});
+        }
 }
 
 // A chunk is 1/v of a stage.
 TEST(PipelineSavedBytes, OfInterleavedFirstRanksAreThePapersFactorTimesThoseOfOneChunk) {
   for (const int p : {2, 4, 8})
     for (const int v : {2, 3}) {
-      const double one = static_cast<double>(run(one_f_one_b(p, 2 * p)).most_saved_bytes[0]);
-      const double all = static_cast<double>(run(interleaved(p, v, 2 * p)).most_saved_bytes[0]);
-      EXPECT_DOUBLE_EQ(all / v / one, 1 + (p - 1.) / (p * v)) << p << " ranks, " << v << " chunks";
+      const auto kept = [](const Schedule& s) {
+        return static_cast<double>(run(s).ranks[0].most_saved_bytes);
+      };
+      EXPECT_DOUBLE_EQ(kept(interleaved(p, v, 2 * p)) / v / kept(one_f_one_b(p, 2 * p)),
+                       1 + (p - 1.) / (p * v))
+          << p << " ranks, " << v << " chunks";
     }
 }
 
 // --- bytes sent --------------------------------------------------------------------------------
 
-// Messages of b s h elements, by rank, and to one other rank alone.
-void expect_sent(const Schedule& s, const std::vector<CommStats>& found,
+// By rank: messages of b s h elements, to one other rank alone.
+void expect_sent(const Schedule& s, const CommCounts& found, const std::string& direction,
                  const std::function<int(int rank)>& messages, int step) {
   const int p = s.ranks();
   for (int rank = 0; rank < p; ++rank) {
-    const CommStats::Peer all = found[static_cast<std::size_t>(rank)].sent();
-    EXPECT_EQ(all.messages, messages(rank)) << text(s) << ", rank " << rank;
-    EXPECT_EQ(all.wire_bytes, messages(rank) * kBoundaryBytes) << text(s) << ", rank " << rank;
-    for (const auto& [to, sent] : found[static_cast<std::size_t>(rank)].peers)
-      EXPECT_EQ(to, (rank + step + p) % p) << text(s) << ", rank " << rank;
+    const std::string what = text(s) + ", " + direction + ", rank " + std::to_string(rank);
+    const CommStats stats = found.of(direction, rank);
+    EXPECT_EQ(stats.sent().messages, messages(rank)) << what;
+    EXPECT_EQ(stats.sent().wire_bytes, messages(rank) * kBoundaryBytes) << what;
+    for (const auto& [to, sent] : stats.peers) EXPECT_EQ(to, (rank + step + p) % p) << what;
   }
 }
 
+// Of several chunks the last rank's but the last one go to the first rank.
 TEST(PipelineTraffic, IsOneMessageAMicroBatchBoundaryAndDirection) {
   for (const int p : {1, 2, 3, 4})
-    for (const int m : {1, 2, 6}) {
-      for (const Schedule& s : {naive(p, m), gpipe(p, m), one_f_one_b(p, m), zb_h1(p, m),
-                                zb_h2(p, m), pipedream(p, m)}) {
-        const Outcome found = run(s);
+    for (const int m : {1, 2, 6, 8})
+      for (const Schedule& s : unfolded(p, m)) {
+        CommCounts found;
+        run(s, {.weights = weights_of(s), .internals = {.decorate = counted(found)}});
+        const auto messages = [&](bool at_the_end) {
+          return p == 1 ? 0 : (at_the_end ? s.chunks() - 1 : s.chunks()) * s.micro_batches;
+        };
         expect_sent(
-            s, found.forward, [&](int r) { return r == p - 1 ? 0 : m; }, 1);
+            s, found, "pp forward", [&](int r) { return messages(r == p - 1); }, 1);
         expect_sent(
-            s, found.backward, [&](int r) { return r == 0 ? 0 : m; }, -1);
+            s, found, "pp backward", [&](int r) { return messages(r == 0); }, -1);
       }
-    }
-}
-
-// The last rank's chunks but the last one's go to the first rank.
-TEST(PipelineTraffic, OfInterleavedIsAsManyTimesAsMuchAsThereAreChunks) {
-  for (const int p : {2, 3, 4})
-    for (const int v : {2, 3}) {
-      const int m = 2 * p;
-      const Schedule s = interleaved(p, v, m);
-      const Outcome found = run(s);
-      expect_sent(
-          s, found.forward, [&](int r) { return (r == p - 1 ? v - 1 : v) * m; }, 1);
-      expect_sent(
-          s, found.backward, [&](int r) { return (r == 0 ? v - 1 : v) * m; }, -1);
-    }
 }
 
 // Down and up again: each boundary twice, and the two stages of the last rank hand over.
 TEST(PipelineTraffic, OfZbVIsTwiceAndNothingAtTheFold) {
   const int p = 3, m = 6;
-  const Outcome found = run(zb_v(p, m));
-  for (const auto* direction : {&found.forward, &found.backward})
+  CommCounts found;
+  run(zb_v(p, m), {.internals = {.decorate = counted(found)}});
+  for (const char* direction : {"pp forward", "pp backward"})
     for (int r = 0; r < p; ++r) {
-      const CommStats& stats = (*direction)[static_cast<std::size_t>(r)];
+      const CommStats stats = found.of(direction, r);
       EXPECT_EQ(stats.sent().messages, (r == 0 || r == p - 1 ? 1 : 2) * m) << "rank " << r;
       EXPECT_EQ(stats.peers.size(), r == 1 ? 2U : 1U) << "rank " << r;
     }
@@ -271,27 +261,19 @@ TEST(PipelineTraffic, OfZbVIsTwiceAndNothingAtTheFold) {
 
 // Rank r needs 2(p - r - 1) micro-batches to have p - r versions at once.
 TEST(PipelineVersions, AreThePapersByTheLedger) {
-  struct Case {
-    Schedule schedule;
-    Weights weights;
-    std::function<int(int rank)> versions;
+  const auto expect = [](const Schedule& s, Weights weights,
+                         const std::function<int(int rank)>& versions) {
+    const Outcome found = run(s, {.weights = weights});
+    for (int r = 0; r < s.ranks(); ++r) {
+      EXPECT_EQ(found.ranks[index(r)].most_versions, versions(r)) << text(s) << ", rank " << r;
+      EXPECT_EQ(found.ranks[index(r)].weights_held, versions(r)) << text(s) << ", rank " << r;
+    }
   };
   for (const int p : {1, 2, 4})
     for (const int m : {2 * p, 2 * p + 1, 17}) {
-      const std::vector<Case> cases{
-          {pipedream(p, m), Weights::Stashed, [&](int r) { return p - r; }},
-          {pipedream(p, m), Weights::Newest, [](int) { return 1; }},
-          {two_bw(p, m, 3), Weights::TwoBuffered, [](int) { return 2; }}};
-      for (const Case& c : cases) {
-        const Outcome found = run(c.schedule, {.weights = c.weights});
-        for (int rank = 0; rank < p; ++rank) {
-          const auto r = static_cast<std::size_t>(rank);
-          EXPECT_EQ(found.most_versions[r], c.versions(rank))
-              << text(c.schedule) << ", rank " << rank;
-          EXPECT_EQ(found.weight_copies[r], c.versions(rank) - 1)
-              << text(c.schedule) << ", rank " << rank;
-        }
-      }
+      expect(pipedream(p, m), Weights::Stashed, [&](int r) { return p - r; });
+      expect(pipedream(p, m), Weights::Newest, [](int) { return 1; });
+      expect(two_bw(p, m, 3), Weights::TwoBuffered, [](int) { return 2; });
     }
 }
 
@@ -336,8 +318,8 @@ TEST(PipelineRecomputation, RepeatsEachForwardOnce) {
     for (const Schedule& s : {gpipe(3, 6), zb_h2(3, 6), interleaved(3, 2, 6), zb_v(3, 6)}) {
       const Outcome found = run(s, {.costs = {4, 1, 1, 0}, .again = again});
       EXPECT_EQ(found.loss, 6) << text(s) << ": a loss that is repeated counts once";
-      for (const toy_pipeline::RankWork& work : found.work)
-        EXPECT_EQ(work.repeated_seconds, 6 * s.chunks() * 4) << text(s);
+      for (const timed::RankRun& rank : found.ranks)
+        EXPECT_EQ(rank.repeated_seconds, 6 * s.chunks() * 4) << text(s);
     }
 }
 
@@ -349,8 +331,8 @@ TEST(PipelineRecomputation, KeepsWhatTheBudgetHasRoomForAndOneMicroBatchMore) {
   for (const Again again : {Again::OnArrival, Again::Early})
     for (const double budget : {0., 0.5, 1., 1.5, 2., 3., 4., 9.}) {
       const int kept = static_cast<int>(budget);
-      const toy_pipeline::RunOptions options{
-          .again = again, .keep_bytes = static_cast<std::int64_t>(budget * kUnitBytes)};
+      const timed::Options options{
+          .again = again, .keep_bytes = static_cast<std::int64_t>(budget * kBoundaryBytes)};
       expect_units(
           gpipe(p, m), [&](int) { return std::clamp(kept, 1, m); }, options);
       expect_units(
@@ -361,13 +343,13 @@ TEST(PipelineRecomputation, KeepsWhatTheBudgetHasRoomForAndOneMicroBatchMore) {
 }
 
 TEST(PipelineRecomputation, IsOfThoseThatWereNotKept) {
-  const Outcome none = run(gpipe(4, 8), {.again = Again::Early, .keep_bytes = 8 * kUnitBytes});
+  const Outcome none = run(gpipe(4, 8), {.again = Again::Early, .keep_bytes = 8 * kBoundaryBytes});
   EXPECT_EQ(none.total_seconds, run(gpipe(4, 8)).total_seconds);
   for (const int kept : {0, 1, 3, 7}) {
     const Outcome found =
-        run(gpipe(4, 8), {.again = Again::Early, .keep_bytes = kept * kUnitBytes});
-    for (const toy_pipeline::RankWork& work : found.work)
-      EXPECT_EQ(work.repeated_seconds, 8 - kept) << kept << " kept";
+        run(gpipe(4, 8), {.again = Again::Early, .keep_bytes = kept * kBoundaryBytes});
+    for (const timed::RankRun& rank : found.ranks)
+      EXPECT_EQ(rank.repeated_seconds, 8 - kept) << kept << " kept";
     EXPECT_EQ(found.total_seconds, none.total_seconds + 8 - kept) << kept << " kept";
   }
 }

@@ -12,6 +12,7 @@
 
 #include "03_data_parallel/bucketed_reduction.h"
 #include "05_pipeline/schedules.h"
+#include "tests/support/error_says.h"
 #include "tests/support/message_of.h"
 #include "tests/support/serial_run.h"
 
@@ -38,27 +39,19 @@ TEST(FindSchedule, MakesEachByItsName) {
   same(find_schedule({.schedule = "2bw"}, 2, 4), two_bw(2, 4, 1));
 }
 
-// The handout's first model, with GPT-2's vocabulary: the head takes as long as 1.9 blocks.
-TEST(StagesOf, AreThoseOfTheHandout) {
-  const GptConfig config{
-      .layers = 24, .heads = 16, .width = 2048, .context = 1024, .vocabulary = 50257};
-  std::vector<std::int64_t> blocks;
-  for (const BlockRange& stage : stages_of(config, 4)) blocks.push_back(stage.end - stage.begin);
-  EXPECT_EQ(blocks, (std::vector<std::int64_t>{5, 7, 7, 5}));
-}
-
-// How long a block takes beside the head is another share on another machine.
+// The handout's first model, with GPT-2's vocabulary: the head takes as long as 1.9 blocks, and
+// another share on another machine.
 TEST(StagesOf, AreCutByWhatLayersTakeOnTheMachine) {
   const GptConfig config{
       .layers = 24, .heads = 16, .width = 2048, .context = 1024, .vocabulary = 50257};
-  const auto blocks = [&](const char* machine) {
+  const auto blocks = [](const std::vector<BlockRange>& stages) {
     std::vector<std::int64_t> counts;
-    for (const BlockRange& stage : stages_of(config, 4, machine))
-      counts.push_back(stage.end - stage.begin);
+    for (const BlockRange& stage : stages) counts.push_back(stage.end - stage.begin);
     return counts;
   };
-  EXPECT_EQ(blocks("limitless"), (std::vector<std::int64_t>{5, 7, 7, 5}));
-  EXPECT_EQ(blocks("dgx-2"), (std::vector<std::int64_t>{6, 6, 7, 5}));
+  EXPECT_EQ(blocks(stages_of(config, 4)), (std::vector<std::int64_t>{5, 7, 7, 5}));
+  EXPECT_EQ(stages_of(config, 4, "limitless"), stages_of(config, 4));
+  EXPECT_EQ(blocks(stages_of(config, 4, "dgx-2")), (std::vector<std::int64_t>{6, 6, 7, 5}));
   EXPECT_THROW(stages_of(config, 4, "no such machine"), Error);
 }
 
@@ -104,13 +97,17 @@ TrainConfig config_of_pipelined(int pp, std::int64_t micro_batches, double clip 
   return c;
 }
 
+void expect_serial(int ranks, const TrainConfig& config, int steps, const std::string& schedule,
+                   const StepParts& parts = {}) {
+  EXPECT_TRUE(same_steps(
+      serial_steps(config, steps),
+      run_layout({.ranks = ranks}, config, steps, pipelined({.schedule = schedule}, parts))))
+      << config.pp << " stages";
+}
+
 // Nothing is under way when the only micro-batch of a run enters.
 TEST(AsynchronousTrainer, PipeDreamOfOneMicroBatchIsTheSerialRun) {
-  for (const int pp : {2, 3})
-    EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, config_of_pipelined(1, 1), 3),
-                           run_layout({.ranks = pp}, config_of_pipelined(pp, 1), 3,
-                                      pipelined({.schedule = "pipedream"}))))
-        << pp << " stages";
+  for (const int pp : {2, 3}) expect_serial(pp, config_of_pipelined(pp, 1), 3, "pipedream");
 }
 
 StepParts in_buckets() {
@@ -120,9 +117,7 @@ StepParts in_buckets() {
 // With data parallelism each update is by the mean over all pipelines.
 TEST(AsynchronousTrainer, TwoPipelinesOfOneMicroBatchAreTheSerialRun) {
   for (const StepParts& parts : {StepParts{}, in_buckets()})
-    EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, config_of_pipelined(1, 1), 3),
-                           run_layout({.ranks = 4}, config_of_pipelined(2, 1), 3,
-                                      pipelined({.schedule = "pipedream"}, parts))));
+    expect_serial(4, config_of_pipelined(2, 1), 3, "pipedream", parts);
 }
 
 TEST(AsynchronousTrainer, TwoPipelinesBy2BWAreOne) {
@@ -140,8 +135,7 @@ struct OfOneSample {
   OfOneSample(const Rank& rank, const TrainConfig& config, const StepParts& parts)
       : trainer(rank, config, parts) {}
   StepReport step(const BatchSampler& /*data*/) {
-    const std::vector<std::uint8_t> text(
-        static_cast<std::size_t>(trainer.config().model.context) + 1, 3);
+    const std::vector<std::uint8_t> text(index(trainer.config().model.context) + 1, 3);
     return trainer.step(BatchSampler(text, trainer.config().model.context, 1));
   }
   const Optimizer& optimizer() const { return trainer.optimizer(); }
@@ -165,11 +159,7 @@ TEST(AsynchronousTrainer, TwoPipelinesByPipeDreamAreOne) {
 
 // The first batch has no version before it.
 TEST(AsynchronousTrainer, The2BWsFirstStepIsTheSerialOne) {
-  for (const int pp : {2, 3})
-    EXPECT_TRUE(same_steps(
-        run_layout({.ranks = 1}, config_of_pipelined(1, 4), 1),
-        run_layout({.ranks = pp}, config_of_pipelined(pp, 4), 1, pipelined({.schedule = "2bw"}))))
-        << pp << " stages";
+  for (const int pp : {2, 3}) expect_serial(pp, config_of_pipelined(pp, 4), 1, "2bw");
 }
 
 // The three differ from the second micro-batch on.
@@ -187,35 +177,28 @@ TEST(AsynchronousTrainer, TakesTheWeightsThatAreChosen) {
   EXPECT_NE(synced, newest);
 }
 
-TEST(AsynchronousTrainer, CannotClipByANormForWhichAllWouldWait) {
-  const std::string message = message_of([] {
-    run_layout({.ranks = 2}, config_of_pipelined(2, 3, 0.5), 1,
-               pipelined({.schedule = "pipedream"}));
-  });
-  EXPECT_NE(
-      message.find("pipeline: pipedream updates a stage while others compute, and cannot clip "
-                   "by the norm of all: found clip 0.5, expected 0"),
-      std::string::npos)
-      << message;
-}
-
-// 9 samples over two pipelines of 3 micro-batches: updates of 2, 3 and 4 samples.
-TEST(AsynchronousTrainer, NeedsMicroBatchesThatAreEquallyLarge) {
-  TrainConfig config = config_of_pipelined(2, 3);
+// A norm of all stages would make them wait for each other; and 9 samples over two pipelines of 3
+// micro-batches would be updates of 2, 3 and 4 samples.
+TEST(AsynchronousTrainer, CannotClipAndNeedsMicroBatchesThatAreEquallyLarge) {
+  const auto says = [](int ranks, const TrainConfig& config, const std::string& message) {
+    return error_says(
+        [&] { run_layout({.ranks = ranks}, config, 1, pipelined({.schedule = "pipedream"})); },
+        {"pipeline: pipedream updates " + message});
+  };
+  TrainConfig config = config_of_pipelined(2, 3, 0.5);
+  EXPECT_TRUE(says(2, config,
+                   "a stage while others compute, and cannot clip by the norm of all: found clip "
+                   "0.5, expected 0"));
+  config = config_of_pipelined(2, 3);
   config.batch = 9;
-  const std::string message = message_of(
-      [&] { run_layout({.ranks = 4}, config, 1, pipelined({.schedule = "pipedream"})); });
-  EXPECT_NE(message.find("pipeline: pipedream updates by the mean over each micro-batch, which are "
-                         "equally large: found a batch of 9, expected a multiple of 6"),
-            std::string::npos)
-      << message;
+  EXPECT_TRUE(says(4, config,
+                   "by the mean over each micro-batch, which are equally large: found a batch of "
+                   "9, expected a multiple of 6"));
 }
 
 // One update comes behind all micro-batches, so that 2BW can wait for the norm of all stages.
 TEST(AsynchronousTrainer, The2BWClipsAsOneRankDoes) {
-  EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, config_of_pipelined(1, 4, 0.05), 1),
-                         run_layout({.ranks = 3}, config_of_pipelined(3, 4, 0.05), 1,
-                                    pipelined({.schedule = "2bw"}))));
+  expect_serial(3, config_of_pipelined(3, 4, 0.05), 1, "2bw");
 }
 
 TEST(AsynchronousTrainer, The2BWGoesOnWithTheNewestWeightsAlone) {

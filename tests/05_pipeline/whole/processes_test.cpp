@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "05_pipeline/pipelined.h"
-#include "tests/nn/gpt_fixture.h"
 #include "tests/support/conformance.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
@@ -25,17 +24,9 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 
 // Of `pp` stages on as many ranks.
 TrainConfig config_of_processes(int pp, const Case& c) {
-  TrainConfig config;
-  config.model = odd_config(DType::F64, 0.1);
-  config.model.layers = pp * (c.schedule == "zb-v" ? 2 : c.chunks);
-  config.gradient_dtype = DType::F64;
-  config.micro_batches = 2 * pp;
-  config.batch = 2 * config.micro_batches;
-  config.pp = pp;
-  config.steps = 10;
-  config.warmup_steps = 2;
-  config.learning_rate = 3e-3;
-  config.clip = c.schedule == "pipedream" ? 0 : 0.05;
+  TrainConfig config =
+      odd_training(pp, 0, 4 * pp, 2 * pp, pp * (c.schedule == "zb-v" ? 2 : c.chunks));
+  if (c.schedule == "pipedream") config.clip = 0;
   return config;
 }
 
@@ -52,9 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, SynchronousProcesses,
 TEST_P(SynchronousProcesses, LeaveWhatOneRankLeaves) {
   for (const int ranks : conformance::rank_counts({2, 3})) {
     const TrainConfig config = config_of_processes(ranks, GetParam());
-    TrainConfig alone = config;
-    alone.pp = 1;
-    EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, alone, 2),
+    EXPECT_TRUE(same_steps(serial_steps(config, 2),
                            run_layout({.ranks = ranks}, config, 2, parts_of(GetParam()))))
         << ranks << " ranks";
   }
