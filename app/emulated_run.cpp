@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/plan.h"
-
 #include "common/core/error.h"
 #include "common/model/replicas.h"
 #include "common/train/timeline.h"

@@ -88,10 +88,10 @@ class Rows {
     return add({.name = name,
                 .help = help,
                 .type = "TYPE",
-                .standard = lower_name(value),
+                .standard = in_lower_case(name_of(value)),
                 .choices = {"f64", "f32", "bf16"},
                 .read = [&value](const std::string& found) { value = parse_dtype(found); },
-                .write = [&value] { return lower_name(value); }});
+                .write = [&value] { return in_lower_case(name_of(value)); }});
   }
 
   // One of two words.

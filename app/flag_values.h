@@ -10,11 +10,9 @@
 
 namespace aisc {
 
-// As a flag's value.
-inline std::string lower_name(DType dtype) {
-  std::string name = name_of(dtype);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
+inline std::string in_lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
 }
 
 // Is the flag on this command line, not in an earlier run's config.json?

@@ -40,18 +40,12 @@ Interrupt::Interrupt(bool says) {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes in progress go on
-  sigaction(SIGINT, &action, &previous_int_);
-  sigaction(SIGTERM, &action, &previous_term_);
-  sigaction(SIGUSR1, &action, &previous_usr1_);
-  sigaction(SIGHUP, &action, &previous_hup_);
-  if (previous_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_hup_, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous_[i]);
+  if (previous_[0].sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_[0], nullptr);
 }
 
 Interrupt::~Interrupt() {
-  sigaction(SIGINT, &previous_int_, nullptr);
-  sigaction(SIGTERM, &previous_term_, nullptr);
-  sigaction(SIGUSR1, &previous_usr1_, nullptr);
-  sigaction(SIGHUP, &previous_hup_, nullptr);
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous_[i], nullptr);
 }
 
 int Interrupt::signal() const { return first_signal; }

@@ -5,6 +5,7 @@
 // SIGHUP is what a terminal that is closed sends; where it is ignored (nohup), it stays so.
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace aisc {
@@ -26,7 +27,8 @@ class Interrupt {
   int signal() const;  // the number of the first that came; 0: none did
 
  private:
-  struct sigaction previous_int_, previous_term_, previous_hup_, previous_usr1_;
+  static constexpr std::array kSignals = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+  std::array<struct sigaction, kSignals.size()> previous_;  // of each
 };
 
 }  // namespace aisc

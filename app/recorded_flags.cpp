@@ -4,7 +4,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "app/flag_table.h"
 #include "app/flag_values.h"
@@ -70,9 +69,7 @@ std::string Options::to_json() const {
   Options copy = *this;
   Json json, derived = Json::array();
   for (const Flag& flag : flag_table(copy)) {
-    std::string group = flag.group;
-    for (char& c : group) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (flag.write) json[group][flag.name] = flag.write();
+    if (flag.write) json[in_lower_case(flag.group)][flag.name] = flag.write();
     if (flag.kinds & Flag::Follows && !given.contains(flag.name)) derived.push_back(flag.name);
   }
   json[kDerived] = derived;

@@ -134,7 +134,7 @@ void Run::describe() {
       dataset_.validation().part(0, std::min<std::int64_t>(1 << 20, dataset_.validation().size()));
   facts_.title =
       fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
-                  static_cast<double>(WholeModel(rank_, trainer_).parameter_count()) / 1e6,
+                  static_cast<double>(WholeModel(rank_, trainer_).store().parameter_count()) / 1e6,
                   model().layers, model().width);
   facts_.command = state_.command;
   facts_.config = state_.config;

@@ -13,24 +13,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// create_directory tells whether it was this call that made the folder, so two runs that start in
-// the same second get one each.
-std::string made_default() {
-  const std::string base =
-      fmt::format("runs/{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
+// Makes PARENT/NAME, or NAME_2 ... where it is there. create_directory tells whether it was this
+// call that made the folder, so two runs that start in the same second get one each.
+std::string made_in(const std::string& parent, const std::string& name, const char* advice = "") {
+  const std::string base = parent + "/" + name;
   std::error_code error;
-  fs::create_directories("runs", error);
+  fs::create_directories(parent, error);
   std::string path = base;
   for (int i = 2; !error && !fs::create_directory(path, error); ++i)
     path = fmt::format("{}_{}", base, i);
-  if (error) fail(path + ": cannot be made: " + error.message() + "; --out names another folder");
+  if (error) fail(path + ": cannot be made: " + error.message() + advice);
   return path;
 }
 
 }  // namespace
 
 std::string make_run_folder(const std::string& path) {
-  if (path.empty()) return made_default();
+  if (path.empty())
+    return made_in("runs", fmt::format("{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr))),
+                   "; --out names another folder");
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_directory(path, error))
     fail("--out " + path + ": this is a file, expected a folder or nothing");
@@ -43,14 +44,7 @@ std::string make_run_folder(const std::string& path) {
 
 std::string make_superseded_folder(const std::string& run, std::int64_t step) {
   if (checkpoints_after(run + "/checkpoints", step).empty()) return "";
-  const std::string base = fmt::format("{}/superseded/after_step_{:06}", run, step);
-  std::error_code error;
-  fs::create_directories(run + "/superseded", error);
-  std::string path = base;
-  for (int i = 2; !error && !fs::create_directory(path, error); ++i)
-    path = fmt::format("{}_{}", base, i);
-  if (error) fail(path + ": cannot be made: " + error.message());
-  return path;
+  return made_in(run + "/superseded", fmt::format("after_step_{:06}", step));
 }
 
 void supersede_checkpoints(const std::string& run, std::int64_t step, const std::string& folder) {

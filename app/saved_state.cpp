@@ -197,7 +197,7 @@ void write_state(const Rank& rank, const std::string& path, const Trainer& train
   for (SavedTensor& s : mine)
     if (s.parameter.empty() && !s.is_own)
       s.is_written_here = contents.first_with(s.tensor.name) == world.rank();
-  FileOfRanks file(world, path, contents.in_order(WholeModel(rank, trainer).parameters()));
+  FileOfRanks file(world, path, contents.in_order(WholeModel(rank, trainer).store().parameters()));
   file.attempt([&](SafetensorsParts& parts) {
     for (const SavedTensor& s : mine) {
       if (!s.is_written_here) continue;

@@ -159,7 +159,7 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
       if (world.rank() == 0) write_gpt2_weights(folder, config, trainer.parameters(), end_of_text);
     });
   const WholeModel whole(rank, trainer);
-  const std::vector<Parameter*>& parameters = whole.parameters();
+  const std::vector<Parameter*>& parameters = whole.store().parameters();
   const Divided divided(rank, trainer, parameters, host);
   const Gpt2Outline outline = gpt2_outline(config, whole.store(), config.dtype, end_of_text);
   FileOfRanks file(world, folder + "/model.safetensors", outline.tensors, outline.metadata);

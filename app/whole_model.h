@@ -16,8 +16,6 @@ class WholeModel {
         store_(rank.device, make_units(model_), {.values = false, .gradients = false}) {}
 
   const ParameterStore& store() const { return store_; }
-  const std::vector<Parameter*>& parameters() const { return store_.parameters(); }
-  std::int64_t parameter_count() const { return store_.parameter_count(); }
 
  private:
   Model model_;

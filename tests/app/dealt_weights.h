@@ -194,6 +194,11 @@ inline void on_ranks(int ranks, const TrainConfig& config, const std::function<S
     body(rank, trainer);
   });
 }
+inline void on_ranks(int ranks, const TrainConfig& config, const StepParts& parts,
+                     const Body& body) {
+  on_ranks(
+      ranks, config, [&] { return parts; }, body);
+}
 
 inline void take_steps(Trainer& trainer, int steps) {
   const std::vector<std::uint8_t> text = some_text();
@@ -229,12 +234,10 @@ inline std::string save(const Rank& rank, const std::string& folder, const Train
 // A plain run of one rank, of two steps, saved in `folder`; its path.
 inline std::string saved_plain(const std::string& folder, const TrainConfig& config) {
   std::string path;
-  on_ranks(
-      1, config, [] { return StepParts{}; },
-      [&](const Rank& rank, Trainer& trainer) {
-        take_steps(trainer, 2);
-        path = save(rank, folder, trainer);
-      });
+  on_ranks(1, config, StepParts{}, [&](const Rank& rank, Trainer& trainer) {
+    take_steps(trainer, 2);
+    path = save(rank, folder, trainer);
+  });
   return path;
 }
 
@@ -246,6 +249,15 @@ inline std::vector<std::string> messages(int ranks, const std::function<void(con
     rank.world.barrier();
   });
   return said;
+}
+
+// Likewise of ranks that take up the checkpoint at `path`.
+inline std::vector<std::string> said_of_restoring(int ranks, const TrainConfig& config,
+                                                  const StepParts& parts, const std::string& path) {
+  return messages(ranks, [&](const Rank& rank) {
+    Trainer trainer(rank, config, parts);
+    restore_run(rank, read_checkpoint(path), trainer);
+  });
 }
 
 // All ranks threw the same, which has all of these in it.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/options.h"
@@ -18,6 +19,11 @@ inline ParsedOptions parse(Flags flags, const std::string& earlier = "{}") {
   return parse_options(static_cast<int>(flags.size()), flags.data(), earlier);
 }
 
+// What flags that go together make of the options. Throws where they are refused.
+inline Options accepted(const Flags& flags, const std::string& earlier = "{}") {
+  return parse(flags, earlier).options.value();
+}
+
 // All that is printed about flags that are refused, and its first line.
 inline std::string refusal_in_full(const Flags& flags, const std::string& earlier = "{}") {
   testing::internal::CaptureStderr();
@@ -30,6 +36,13 @@ inline std::string refusal_in_full(const Flags& flags, const std::string& earlie
 inline std::string refusal(const Flags& flags, const std::string& earlier = "{}") {
   const std::string said = refusal_in_full(flags, earlier);
   return said.substr(0, said.find('\n'));
+}
+
+// Flags, and the line that they are refused with, behind "train_gpt: ".
+using Refused = std::pair<Flags, const char*>;
+inline void expect_refused(const std::vector<Refused>& all) {
+  for (const auto& [flags, said] : all)
+    EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
 }
 
 }  // namespace aisc::parsed

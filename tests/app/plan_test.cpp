@@ -34,16 +34,14 @@ TEST(RingBytes, AreThoseOfEachOperationByHand) {
 // Of each rank's second step.
 std::vector<StepBooks> measured(const TrainConfig& config, int ranks, Deal deal) {
   std::vector<StepBooks> books(static_cast<std::size_t>(ranks));
-  on_ranks(
-      ranks, config, [&] { return dealt(deal); },
-      [&](const Rank& rank, Trainer& trainer) {
-        take_steps(trainer, 1);
-        rank.device.reset_peaks();
-        const SentMeter meter(rank, trainer);
-        take_steps(trainer, 1);
-        books[static_cast<std::size_t>(rank.world.rank())] = {.ledger = rank.device.ledger(),
-                                                              .sent = meter.read()};
-      });
+  on_ranks(ranks, config, dealt(deal), [&](const Rank& rank, Trainer& trainer) {
+    take_steps(trainer, 1);
+    rank.device.reset_peaks();
+    const SentMeter meter(rank, trainer);
+    take_steps(trainer, 1);
+    books[static_cast<std::size_t>(rank.world.rank())] = {.ledger = rank.device.ledger(),
+                                                          .sent = meter.read()};
+  });
   return books;
 }
 

@@ -13,6 +13,7 @@
 namespace aisc {
 namespace {
 
+using parsed::accepted;
 using parsed::Flags;
 using parsed::parse;
 using parsed::refusal_in_full;
@@ -22,18 +23,17 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 TEST(RecordedFlags, AreWrittenAsJsonAndReadBackAsFlags) {
-  const auto first = parse({"--steps", "12", "--precision", "bf16", "--gradients", "f32",
-                            "--learning-rate", "0.1234567890123", "--sample", " a \n 'b' \xc3\xa4",
-                            "--corpus", "some text", "--top-p", "0.5", "--ranks", "3"});
-  ASSERT_TRUE(first.options);
-  const std::string config = first.options->to_json();
+  const Options first =
+      accepted({"--steps", "12", "--precision", "bf16", "--gradients", "f32", "--learning-rate",
+                "0.1234567890123", "--sample", " a \n 'b' \xc3\xa4", "--corpus", "some text",
+                "--top-p", "0.5", "--ranks", "3"});
+  const std::string config = first.to_json();
   const auto json = nlohmann::json::parse(config);
   EXPECT_EQ(json["training"]["steps"], 12);
   EXPECT_EQ(json["training"]["precision"], "bf16");
   EXPECT_EQ(json["ranks"]["ranks"], 3);
-  const auto second = parse({"--steps", "13"}, config);
-  ASSERT_TRUE(second.options);
-  const auto changes = changed_flags(config, second.options->to_json());
+  const Options second = accepted({"--steps", "13"}, config);
+  const auto changes = changed_flags(config, second.to_json());
   ASSERT_EQ(changes.size(), 1u) << "all but what the command line says";
   EXPECT_EQ(changes[0].flag, "steps");
   EXPECT_EQ(changes[0].before, "12");
@@ -44,16 +44,14 @@ TEST(RecordedFlags, AreWrittenAsJsonAndReadBackAsFlags) {
 TEST(RecordedFlags, KeepPathsByteForByte) {
   for (const char* path :
        {"/a b/\xe9t\xe9", "/\xff\xfe\x80\xc3", "/caf\xc3\xa9", "/\xc3\xa9 and \xe9"}) {
-    const auto first = parse({"--corpus", path, "--tokenizer", path});
-    ASSERT_TRUE(first.options);
-    const std::string config = first.options->to_json();
+    const Options first = accepted({"--corpus", path, "--tokenizer", path});
+    const std::string config = first.to_json();
     EXPECT_TRUE(nlohmann::json::accept(config));
     EXPECT_FALSE(not_utf8(config));
-    const auto second = parse({}, config);
-    ASSERT_TRUE(second.options);
-    EXPECT_EQ(second.options->data.corpus, path);
-    EXPECT_EQ(second.options->data.tokenizer, path);
-    EXPECT_TRUE(changed_flags(config, second.options->to_json()).empty());
+    const Options second = accepted({}, config);
+    EXPECT_EQ(second.data.corpus, path);
+    EXPECT_EQ(second.data.tokenizer, path);
+    EXPECT_TRUE(changed_flags(config, second.to_json()).empty());
   }
 }
 
@@ -81,76 +79,68 @@ TEST(RecordedFlags, WordsAreReadBackByAShell) {
 
 // Each default that follows from another flag, where a resume changes that flag.
 TEST(RecordedFlags, WhatNobodyGaveFollowsAnew) {
-  const std::string config = parse({}).options->to_json();
-  const auto slower = parse({"--learning-rate", "0.0001"}, config).options;  // below the old floor
-  ASSERT_TRUE(slower);
-  EXPECT_DOUBLE_EQ(slower->train.min_learning_rate, 0.0001 / 20);
-  const auto changes = changed_flags(config, slower->to_json());
+  const std::string config = accepted({}).to_json();
+  const Options slower = accepted({"--learning-rate", "0.0001"}, config);
+  EXPECT_DOUBLE_EQ(slower.train.min_learning_rate, 0.0001 / 20);
+  const auto changes = changed_flags(config, slower.to_json());
   ASSERT_EQ(changes.size(), 2u);
   EXPECT_EQ(changes[1].flag, "min-learning-rate");
   EXPECT_TRUE(changes[1].now.ends_with(" (derived)")) << changes[1].now;
 
-  const auto shorter = parse({"--precision", "bf16"}, config).options;
-  ASSERT_TRUE(shorter);
-  EXPECT_EQ(shorter->train.gradient_dtype, DType::BF16);
+  const Options shorter = accepted({"--precision", "bf16"}, config);
+  EXPECT_EQ(shorter.train.gradient_dtype, DType::BF16);
 
-  const auto local = parse({"--ranks", "2", "--average-every", "3"}, config).options;
-  ASSERT_TRUE(local);
-  EXPECT_EQ(local->train.steps % 3, 0) << "7,000 steps nobody asked for";
+  const Options local = accepted({"--ranks", "2", "--average-every", "3"}, config);
+  EXPECT_EQ(local.train.steps % 3, 0) << "7,000 steps nobody asked for";
 }
 
 TEST(RecordedFlags, WhatSomebodyGaveStays) {
-  const std::string config = parse({"--min-learning-rate", "0.001", "--gradients", "f32", "--steps",
-                                    "100", "--warmup", "7"})
-                                 .options->to_json();
-  const auto slower = parse({"--learning-rate", "0.002", "--precision", "bf16"}, config).options;
-  ASSERT_TRUE(slower);
-  EXPECT_EQ(slower->train.min_learning_rate, 0.001);
-  EXPECT_EQ(slower->train.gradient_dtype, DType::F32);
-  EXPECT_EQ(slower->train.warmup_steps, 7);
+  const std::string config = accepted({"--min-learning-rate", "0.001", "--gradients", "f32",
+                                       "--steps", "100", "--warmup", "7"})
+                                 .to_json();
+  const Options slower = accepted({"--learning-rate", "0.002", "--precision", "bf16"}, config);
+  EXPECT_EQ(slower.train.min_learning_rate, 0.001);
+  EXPECT_EQ(slower.train.gradient_dtype, DType::F32);
+  EXPECT_EQ(slower.train.warmup_steps, 7);
   EXPECT_TRUE(
       contains(refusal_in_full({"--ranks", "2", "--average-every", "3"}, config), "--steps 100"));
 }
 
 // Also after a second resume: what the first one derived is no more given than before.
 TEST(RecordedFlags, DerivedStaysDerivedOverResumes) {
-  const std::string first = parse({}).options->to_json();
-  const std::string second = parse({"--learning-rate", "0.002"}, first).options->to_json();
-  const auto third = parse({"--learning-rate", "0.001"}, second).options;
-  EXPECT_DOUBLE_EQ(third->train.min_learning_rate, 0.001 / 20);
+  const std::string first = accepted({}).to_json();
+  const std::string second = accepted({"--learning-rate", "0.002"}, first).to_json();
+  const Options third = accepted({"--learning-rate", "0.001"}, second);
+  EXPECT_DOUBLE_EQ(third.train.min_learning_rate, 0.001 / 20);
   EXPECT_EQ(derived_flags(first).size(),
             derived_flags(second).size() + 1);  // the rate is given now
 }
 
 // Of runs from before there was such a list.
 TEST(RecordedFlags, WithoutAListNothingIsDerived) {
-  auto config = nlohmann::json::parse(parse({}).options->to_json());
+  auto config = nlohmann::json::parse(accepted({}).to_json());
   config.erase("derived");
-  const auto same = parse({}, config.dump()).options;
-  ASSERT_TRUE(same);
-  EXPECT_TRUE(changed_flags(config.dump(), same->to_json()).empty());
-  EXPECT_EQ(parse({"--learning-rate", "0.002"}, config.dump()).options->train.min_learning_rate,
-            same->train.min_learning_rate);
+  const Options same = accepted({}, config.dump());
+  EXPECT_TRUE(changed_flags(config.dump(), same.to_json()).empty());
+  EXPECT_EQ(accepted({"--learning-rate", "0.002"}, config.dump()).train.min_learning_rate,
+            same.train.min_learning_rate);
 }
 
 // -- the layout ----------------------------------------------------------------------------------
 
 TEST(RecordedFlags, TheLayoutIsTheRecordedOneOrWhatIsGiven) {
   const std::string config =
-      parse({"--ranks", "4", "--tp", "2", "--zero", "1", "--steps", "50"}).options->to_json();
-  const auto same = parse({"--steps", "60"}, config).options;
-  ASSERT_TRUE(same);
-  EXPECT_EQ(same->ranks, 4);
-  EXPECT_EQ(same->train.tp, 2);
-  const auto alone = parse({"--ranks", "1"}, config).options;
-  ASSERT_TRUE(alone);
-  EXPECT_EQ(alone->train.tp, 1);
-  EXPECT_EQ(alone->sharding.zero, 0);
-  EXPECT_EQ(alone->train.steps, 50) << "no flag of the layout";
-  const auto stages = parse({"--ranks", "2", "--pp", "2"}, config).options;
-  ASSERT_TRUE(stages);
-  EXPECT_EQ(stages->train.pp, 2);
-  EXPECT_EQ(stages->train.tp, 1);
+      accepted({"--ranks", "4", "--tp", "2", "--zero", "1", "--steps", "50"}).to_json();
+  const Options same = accepted({"--steps", "60"}, config);
+  EXPECT_EQ(same.ranks, 4);
+  EXPECT_EQ(same.train.tp, 2);
+  const Options alone = accepted({"--ranks", "1"}, config);
+  EXPECT_EQ(alone.train.tp, 1);
+  EXPECT_EQ(alone.sharding.zero, 0);
+  EXPECT_EQ(alone.train.steps, 50) << "no flag of the layout";
+  const Options stages = accepted({"--ranks", "2", "--pp", "2"}, config);
+  EXPECT_EQ(stages.train.pp, 2);
+  EXPECT_EQ(stages.train.tp, 1);
 }
 
 TEST(RecordedFlags, ALineSaysWhatTheLayoutHasNoLonger) {
@@ -159,7 +149,7 @@ TEST(RecordedFlags, ALineSaysWhatTheLayoutHasNoLonger) {
     flags.insert(flags.begin(), "train_gpt");
     return layout_set_aside(config, *now, static_cast<int>(flags.size()), flags.data());
   };
-  const std::string config = parse({"--ranks", "4", "--tp", "2", "--zero", "1"}).options->to_json();
+  const std::string config = accepted({"--ranks", "4", "--tp", "2", "--zero", "1"}).to_json();
   EXPECT_EQ(set_aside({}, config), "");
   EXPECT_EQ(set_aside({"--ranks", "1"}, config),
             "How ranks share the work is what was given: also --zero 0 (was 1), --tp 1 (was 2)");
@@ -167,7 +157,7 @@ TEST(RecordedFlags, ALineSaysWhatTheLayoutHasNoLonger) {
 }
 
 TEST(RecordedFlags, AnErrorSaysWhereTheOthersComeFrom) {
-  const std::string config = parse({"--batch", "4", "--micro-batches", "4"}).options->to_json();
+  const std::string config = accepted({"--batch", "4", "--micro-batches", "4"}).to_json();
   const std::string text = refusal_in_full({"--resume", "runs/x", "--batch", "2"}, config);
   EXPECT_TRUE(contains(text, "micro-batches")) << text;
   EXPECT_TRUE(contains(text, "those of config.json of the run in runs/x")) << text;

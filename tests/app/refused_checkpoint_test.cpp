@@ -32,12 +32,8 @@ TEST(SavedWeights, OfAnotherModelDoNotFit) {
   const std::string path = saved_plain(folder.path(), config_of());
   TrainConfig wider = config_of();
   wider.model.width = 18;
-  EXPECT_TRUE(all_say(messages(2,
-                               [&](const Rank& rank) {
-                                 Trainer trainer(rank, wider, dealt(Deal::Shards));
-                                 restore_run(rank, read_checkpoint(path), trainer);
-                               }),
-                      {"on rank 0: ", path, "wte.weight", "(13, 15)", "(13, 18)"}));
+  EXPECT_TRUE(all_say(said_of_restoring(2, wider, dealt(Deal::Shards), path),
+                      {"on rank 0: ", path, "wte.weight", "shape", "(13, 15)", "(13, 18)"}));
 }
 
 TEST(SavedWeights, WithUnknownTensorsAreRefused) {
@@ -92,22 +88,17 @@ TEST(SavedWeights, ThatOneRankCannotReadNoRankTakes) {
 
 TEST(SavedState, OfAnotherOptimizerLacksATensor) {
   const TemporaryFolder folder;
-  on_ranks(
-      2, config_of(), [] { return with_momentum(Deal::Shards); },
-      [&](const Rank& rank, Trainer& trainer) { save(rank, folder.path(), trainer); });
-  EXPECT_TRUE(all_say(messages(2,
-                               [&](const Rank& rank) {
-                                 Trainer trainer(rank, config_of(), dealt(Deal::Shards));
-                                 restore_run(rank, read_checkpoint(folder.path("step_000000")),
-                                             trainer);
-                               }),
-                      {"on rank 0: ", "training_state.safetensors", "no tensor \"wte.weight/v\""}));
+  on_ranks(2, config_of(), with_momentum(Deal::Shards),
+           [&](const Rank& rank, Trainer& trainer) { save(rank, folder.path(), trainer); });
+  EXPECT_TRUE(
+      all_say(said_of_restoring(2, config_of(), dealt(Deal::Shards), folder.path("step_000000")),
+              {"on rank 0: ", "training_state.safetensors", "no tensor \"wte.weight/v\""}));
 }
 
 TEST(SavedState, HasWhatEachRankHasOfItsOwn) {
   for (const Deal deal : {Deal::Nothing, Deal::Shards}) {
     const TemporaryFolder folder;
-    const auto parts = [&] { return with_momentum(deal); };
+    const StepParts parts = with_momentum(deal);
     on_ranks(3, config_of(), parts, [&](const Rank& rank, Trainer& trainer) {
       take_steps(trainer, 2);
       save(rank, folder.path("a"), trainer);
@@ -133,11 +124,7 @@ TEST(SavedState, HasWhatEachRankHasOfItsOwn) {
     EXPECT_TRUE(same_files(path, folder.path("b/step_000002")));
 
     for (const int ranks : {1, 2, 4})
-      EXPECT_TRUE(all_say(messages(ranks,
-                                   [&](const Rank& rank) {
-                                     Trainer trainer(rank, config_of(), parts());
-                                     restore_run(rank, read_checkpoint(path), trainer);
-                                   }),
+      EXPECT_TRUE(all_say(said_of_restoring(ranks, config_of(), parts, path),
                           {"training_state.safetensors", "\"momentum/own@2\"", "written by 3",
                            "expected by " + std::to_string(ranks)}));
   }

@@ -6,25 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "tests/app/parsed.h"
+
 namespace aisc {
 namespace {
 
-std::vector<std::string> remarks(std::vector<const char*> flags) {
-  flags.insert(flags.begin(), "train_gpt");
-  const auto parsed = parse_options(static_cast<int>(flags.size()), flags.data());
-  EXPECT_TRUE(parsed.options);
-  return parsed.options ? parsed.options->remarks : std::vector<std::string>();
-}
+using parsed::accepted;
 
 struct Case {
-  std::vector<const char*> flags;
+  parsed::Flags flags;
   std::string begin;  // of the only line; empty: there is none
 };
 
 class FlagsWithoutEffect : public ::testing::TestWithParam<Case> {};
 
 TEST_P(FlagsWithoutEffect, AreNamedWithTheReason) {
-  const auto lines = remarks(GetParam().flags);
+  const auto lines = accepted(GetParam().flags).remarks;
   if (GetParam().begin.empty()) {
     EXPECT_TRUE(lines.empty()) << lines[0];
     return;
@@ -74,20 +71,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::to_string(test.index); });
 
 TEST(FlagsWithoutEffectOfAResumedRun, AreThoseOfItsCommand) {
-  const char* begin[] = {"train_gpt", "--zero", "1"};
-  const std::string config = parse_options(3, begin).options->to_json();
-  const char* again[] = {"train_gpt", "--sample-tokens", "0", "--top-k", "2"};
-  const auto lines = parse_options(5, again, config).options->remarks;
+  const std::string config = accepted({"--zero", "1"}).to_json();
+  const auto lines = accepted({"--sample-tokens", "0", "--top-k", "2"}, config).remarks;
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_TRUE(lines[0].starts_with("--top-k has no effect")) << lines[0];
 }
 
 // The warm-up that nobody gave.
 TEST(Warmup, OfShortRunsIsATenth) {
-  const auto warmup = [](std::vector<const char*> flags) {
-    flags.insert(flags.begin(), "train_gpt");
-    return parse_options(static_cast<int>(flags.size()), flags.data()).options->train.warmup_steps;
-  };
+  const auto warmup = [](const parsed::Flags& flags) { return accepted(flags).train.warmup_steps; };
   EXPECT_EQ(warmup({}), 200);
   EXPECT_EQ(warmup({"--steps", "2000"}), 200);
   EXPECT_EQ(warmup({"--steps", "300"}), 30);

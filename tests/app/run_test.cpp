@@ -7,7 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "app/interrupt.h"
 #include "app/loss_svg.h"
@@ -52,26 +55,16 @@ TEST(Interrupt, TheFirstSignalIsARequest) {
   EXPECT_TRUE(interrupt.requested());
 }
 
-TEST(InterruptDeathTest, TheSecondSignalEndsTheProcess) {
+TEST(InterruptDeathTest, ASecondCtrlCEndsTheProcessWhateverTheFirstWas) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        const Interrupt interrupt;
-        raise(SIGINT);
-        raise(SIGINT);
-      },
-      ::testing::KilledBySignal(SIGINT), "");
-}
-
-TEST(InterruptDeathTest, TheFirstSignalMayBeAnother) {
-  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        const Interrupt interrupt;
-        raise(SIGTERM);
-        raise(SIGINT);
-      },
-      ::testing::KilledBySignal(SIGINT), "a second Ctrl-C ends at once");
+  for (const int first : {SIGINT, SIGTERM})
+    EXPECT_EXIT(
+        {
+          const Interrupt interrupt;
+          raise(first);
+          raise(SIGINT);
+        },
+        ::testing::KilledBySignal(SIGINT), "a second Ctrl-C ends at once");
 }
 
 TEST(Interrupt, KnowsTheSignalThatCameFirst) {
@@ -114,22 +107,28 @@ TEST(Interrupt, ForgetsASignalThatAnEarlierOneHeard) {
   EXPECT_FALSE(Interrupt().requested());
 }
 
-TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
+// What `print` has a Progress print into a file.
+std::string printed(const std::function<void(Progress&)>& print) {
   std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
   Progress progress(file);
-  const double nan = std::nan("");
-  progress.show({1, 100, 5.5, nan, 1000, 0.5, 99}, 0.1);
-  progress.show({2, 100, 5.4, nan, 1000, 0.5, 98}, 0.2);  // too soon
-  progress.show({50, 100, 3.0, 3.25, 1000, 0.5, 50}, 9.0);
-  progress.show({100, 100, 2.0, 2.5, 1000, 0.5, 0}, 9.1);  // the last is always shown
+  print(progress);
   progress.finish();
   std::rewind(file);
   char buffer[1000];
   const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
   std::fclose(file);
+  return text;
+}
+
+TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
+  const double nan = std::nan("");
   EXPECT_EQ(
-      text,
+      printed([&](Progress& progress) {
+        progress.show({1, 100, 5.5, nan, 1000, 0.5, 99}, 0.1);
+        progress.show({2, 100, 5.4, nan, 1000, 0.5, 98}, 0.2);  // too soon
+        progress.show({50, 100, 3.0, 3.25, 1000, 0.5, 50}, 9.0);
+        progress.show({100, 100, 2.0, 2.5, 1000, 0.5, 0}, 9.1);  // the last is always shown
+      }),
       "step     1/100  loss 5.500  1000 tokens/s  50 % of peak  1:39 left\n"
       "step    50/100  loss 3.000  validation 3.250  1000 tokens/s  50 % of peak  0:50 left\n"
       "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
@@ -138,19 +137,14 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
 // What a Progress prints, as a rank that is a process, whose launcher has said how wide the
 // terminal is that shows it.
 std::string printed_by_a_rank(const char* columns) {
-  std::FILE* file = std::tmpfile();
   setenv("OMPI_COMM_WORLD_RANK", "0", 1);
   setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
   if (columns) setenv(kTerminalColumns, columns, 1);
-  Progress progress(file);
+  const std::string text = printed([](Progress& progress) {
+    progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.0);
+  });
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", kTerminalColumns})
     unsetenv(name);
-  progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.0);
-  progress.finish();
-  std::rewind(file);
-  char buffer[1000];
-  std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
-  std::fclose(file);
   return text;
 }
 
@@ -163,11 +157,18 @@ TEST(Progress, OfARankRewritesALineWhereTheLauncherSaysSo) {
   EXPECT_EQ(printed_by_a_rank(nullptr), line + "\n");
 }
 
-TEST(Progress, SurvivesATerminalThatIsGone) {
+// Of a pseudo-terminal the side that sees what is printed, and the name of the other; -1: this
+// system has none.
+std::pair<int, std::string> open_terminal() {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
-    GTEST_SKIP() << "this system has no pseudo-terminals";
-  const int file = open(ptsname(terminal), O_WRONLY | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return {-1, ""};
+  return {terminal, ptsname(terminal)};
+}
+
+TEST(Progress, SurvivesATerminalThatIsGone) {
+  const auto [terminal, name] = open_terminal();
+  if (terminal < 0) GTEST_SKIP() << "this system has no pseudo-terminals";
+  const int file = open(name.c_str(), O_WRONLY | O_NOCTTY);
   ASSERT_GE(file, 0);
   std::FILE* out = fdopen(file, "w");
   Progress progress(out);
@@ -192,28 +193,21 @@ TEST(Progress, HasNoNumberForMoreThanThePeak) {
 }
 
 TEST(Progress, ShowsTheLatestStepOfARunThatEndsEarly) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  Progress progress(file);
-  progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.1);
-  progress.show({2, 100, 5.4, 5.5, 1000, 0.5, 98}, 0.2);
-  progress.show({3, 100, 5.3, 5.5, 1000, 0.5, 97}, 0.3);
-  progress.finish();
-  progress.finish();
-  std::rewind(file);
-  char buffer[1000];
-  const std::string text(buffer, std::fread(buffer, 1, sizeof buffer, file));
-  std::fclose(file);
+  const std::string text = printed([](Progress& progress) {
+    progress.show({1, 100, 5.5, 5.5, 1000, 0.5, 99}, 0.1);
+    progress.show({2, 100, 5.4, 5.5, 1000, 0.5, 98}, 0.2);
+    progress.show({3, 100, 5.3, 5.5, 1000, 0.5, 97}, 0.3);
+    progress.finish();
+  });
   EXPECT_EQ(
       text.substr(text.find('\n')),
       "\nstep     3/100  loss 5.300  validation 5.500  1000 tokens/s  50 % of peak  1:37 left\n");
 }
 
 TEST(Progress, RewritesOneLineOfATerminalWithinItsWidth) {
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
-    GTEST_SKIP() << "this system has no pseudo-terminals";
-  std::FILE* file = std::fopen(ptsname(terminal), "w");
+  const auto [terminal, name] = open_terminal();
+  if (terminal < 0) GTEST_SKIP() << "this system has no pseudo-terminals";
+  std::FILE* file = std::fopen(name.c_str(), "w");
   ASSERT_NE(file, nullptr);
   winsize size{};
   size.ws_col = 20;
@@ -285,28 +279,35 @@ TEST(LossSvg, StaysSmallForALongRun) {
   EXPECT_EQ(count(svg, "<circle"), 1u);
 }
 
+using parsed::accepted;
 using parsed::parse;
 
 TEST(Options, GradientsTakeThePrecisionUnlessTheyAreGiven) {
-  const auto bf16 = parse({"--precision", "bf16"});
-  ASSERT_TRUE(bf16.options);
-  EXPECT_EQ(bf16.options->train.gradient_dtype, DType::BF16);
-  const auto mixed = parse({"--precision", "bf16", "--gradients", "f32"});
-  ASSERT_TRUE(mixed.options);
-  EXPECT_EQ(mixed.options->train.gradient_dtype, DType::F32);
+  EXPECT_EQ(accepted({"--precision", "bf16"}).train.gradient_dtype, DType::BF16);
+  EXPECT_EQ(accepted({"--precision", "bf16", "--gradients", "f32"}).train.gradient_dtype,
+            DType::F32);
 }
 
 TEST(Options, RefuseWhatCannotBe) {
-  EXPECT_FALSE(parse({"--no-such-flag"}).options);
-  EXPECT_FALSE(parse({"--width", "many"}).options);
-  EXPECT_FALSE(parse({"--heads", "5"}).options);  // does not divide the width
-  EXPECT_FALSE(parse({"--batch", "10", "--micro-batches", "3"}).options);
-  EXPECT_FALSE(parse({"--ranks", "0"}).options);
-  EXPECT_FALSE(parse({"--ranks", "5", "--batch", "4"}).options);
-  EXPECT_FALSE(parse({"--precision", "f8"}).options);
-  EXPECT_FALSE(parse({"--precision", "i32"}).options);
-  EXPECT_FALSE(parse({"--config", "/nowhere/at/all"}).options);
-  EXPECT_NE(parse({"--steps", "0"}).exit_code, 0);
+  for (const parsed::Flags& flags :
+       std::vector<parsed::Flags>{{"--no-such-flag"},
+                                  {"--width", "many"},
+                                  {"--heads", "5"},  // does not divide the width
+                                  {"--batch", "10", "--micro-batches", "3"},
+                                  {"--ranks", "0"},
+                                  {"--ranks", "5", "--batch", "4"},
+                                  {"--precision", "f8"},
+                                  {"--precision", "i32"},
+                                  {"--config", "/nowhere/at/all"},
+                                  {"--steps", "0"},
+                                  {"--resume", "x", "--out", "y"},
+                                  {"--resume", "x", "--init", "y"},
+                                  {"--from", "x", "--init", "y"},
+                                  {"--from", "x", "--ranks", "2"},
+                                  {"--from", "x", "--ranks", "4", "--tp", "2"}})
+    EXPECT_NE(parsed::refusal_in_full(flags), "") << flags[0];
+  EXPECT_TRUE(parse({"--from", "x", "--ranks", "4", "--tp", "2", "--pp", "2"}).options);
+  EXPECT_TRUE(parse({"--from", "x", "--sample", "y"}).options);
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
 }
 
@@ -347,25 +348,14 @@ TEST(Options, SayTheRangeOfANumber) {
 }
 
 TEST(Options, AFileGivesValuesThatTheCommandLineOverrides) {
-  const fs::path file = fs::temp_directory_path() / ("aisc_flags_" + std::to_string(getpid()));
-  write_file(file.string(), "steps = 7\nwidth = 96\n");
-  const auto parsed = parse({"--config", file.c_str(), "--width", "64"});
-  ASSERT_TRUE(parsed.options);
-  EXPECT_EQ(parsed.options->train.steps, 7);
-  EXPECT_EQ(parsed.options->train.model.width, 64);
-  write_file(file.string(), "stepz = 7\n");
+  const TemporaryFolder folder;
+  const std::string file = folder.path("flags");
+  write_file(file, "steps = 7\nwidth = 96\n");
+  const Options options = accepted({"--config", file.c_str(), "--width", "64"});
+  EXPECT_EQ(options.train.steps, 7);
+  EXPECT_EQ(options.train.model.width, 64);
+  write_file(file, "stepz = 7\n");
   EXPECT_FALSE(parse({"--config", file.c_str()}).options);
-  fs::remove(file);
-}
-
-TEST(Options, SayWhichFlagsDoNotGoTogether) {
-  EXPECT_FALSE(parse({"--resume", "x", "--out", "y"}).options);
-  EXPECT_FALSE(parse({"--resume", "x", "--init", "y"}).options);
-  EXPECT_FALSE(parse({"--from", "x", "--init", "y"}).options);
-  EXPECT_FALSE(parse({"--from", "x", "--ranks", "2"}).options);
-  EXPECT_FALSE(parse({"--from", "x", "--ranks", "4", "--tp", "2"}).options);
-  EXPECT_TRUE(parse({"--from", "x", "--ranks", "4", "--tp", "2", "--pp", "2"}).options);
-  EXPECT_TRUE(parse({"--from", "x", "--sample", "y"}).options);
 }
 
 }  // namespace

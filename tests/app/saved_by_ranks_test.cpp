@@ -21,37 +21,32 @@ class PlainRun : public ::testing::TestWithParam<DType> {};
 TEST_P(PlainRun, FilesAreOneWriters) {
   for (const int ranks : {1, 3}) {
     const TemporaryFolder folder, oracle;
-    on_ranks(
-        ranks, config_of(GetParam()), [] { return StepParts{}; },
-        [&](const Rank& rank, Trainer& trainer) {
-          take_steps(trainer, 2);
-          const std::string path = save(rank, folder.path(), trainer);
-          if (rank.world.rank() > 0) return;
-          write_gpt2_weights(oracle.path(), trainer.config().model, trainer.parameters());
-          std::vector<SafetensorsSpec> specs;
-          for (const auto& s : trainer.optimizer().state())
-            specs.push_back({s.name, s.value.dtype(), s.value.shape()});
-          SafetensorsWriter state(oracle.path("training_state.safetensors"), specs);
-          for (const auto& s : trainer.optimizer().state()) state.append(s.value);
-          state.commit();
-          auto written = contents(path);
-          EXPECT_EQ(written.erase("checkpoint.json"), 1u);
-          EXPECT_EQ(written, contents(oracle.path())) << ranks << " ranks";
-        });
+    on_ranks(ranks, config_of(GetParam()), StepParts{}, [&](const Rank& rank, Trainer& trainer) {
+      take_steps(trainer, 2);
+      const std::string path = save(rank, folder.path(), trainer);
+      if (rank.world.rank() > 0) return;
+      write_gpt2_weights(oracle.path(), trainer.config().model, trainer.parameters());
+      std::vector<SafetensorsSpec> specs;
+      for (const auto& s : trainer.optimizer().state())
+        specs.push_back({s.name, s.value.dtype(), s.value.shape()});
+      SafetensorsWriter state(oracle.path("training_state.safetensors"), specs);
+      for (const auto& s : trainer.optimizer().state()) state.append(s.value);
+      state.commit();
+      auto written = contents(path);
+      EXPECT_EQ(written.erase("checkpoint.json"), 1u);
+      EXPECT_EQ(written, contents(oracle.path())) << ranks << " ranks";
+    });
   }
 }
 
 TEST(PlainRun, PathIsRankZeros) {
   const TemporaryFolder folder;
-  on_ranks(
-      2, config_of(), [] { return StepParts{}; },
-      [&](const Rank& rank, Trainer& trainer) {
-        // The folder of rank 1 is not looked at.
-        const std::string path =
-            save_run(rank, rank.world.rank() == 0 ? folder.path("a") : "/nowhere", trainer, nullptr,
-                     {.config = "{}"});
-        EXPECT_EQ(path, rank.world.rank() == 0 ? folder.path("a/step_000000") : "");
-      });
+  on_ranks(2, config_of(), StepParts{}, [&](const Rank& rank, Trainer& trainer) {
+    // The folder of rank 1 is not looked at.
+    const std::string path = save_run(rank, rank.world.rank() == 0 ? folder.path("a") : "/nowhere",
+                                      trainer, nullptr, {.config = "{}"});
+    EXPECT_EQ(path, rank.world.rank() == 0 ? folder.path("a/step_000000") : "");
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, PlainRun, ::testing::Values(DType::F64, DType::F32, DType::BF16),
@@ -79,15 +74,13 @@ TEST_P(RanksThatDivide, WriteTheFilesThatOneRankWrites) {
   const std::string one = saved_plain(folder.path("one"), config);
   const auto read_and_write = [&](int ranks, Deal deal, const std::string& from,
                                   const std::string& to) {
-    on_ranks(
-        ranks, config, [&] { return dealt(deal); },
-        [&](const Rank& rank, Trainer& trainer) {
-          restore_run(rank, read_checkpoint(from), trainer);
-          EXPECT_EQ(trainer.steps_taken(), 2);
-          EXPECT_EQ(trainer.samples_taken(), 24);
-          if (deal != Deal::Nothing) poison_others(trainer);
-          save(rank, to, trainer);
-        });
+    on_ranks(ranks, config, dealt(deal), [&](const Rank& rank, Trainer& trainer) {
+      restore_run(rank, read_checkpoint(from), trainer);
+      EXPECT_EQ(trainer.steps_taken(), 2);
+      EXPECT_EQ(trainer.samples_taken(), 24);
+      if (deal != Deal::Nothing) poison_others(trainer);
+      save(rank, to, trainer);
+    });
     EXPECT_TRUE(same_files(one, to + "/step_000002"));
   };
   read_and_write(GetParam().ranks, GetParam().deal, one, folder.path("many"));
@@ -102,22 +95,21 @@ TEST_P(RanksThatDivide, SaveWhatEachHas) {
   std::mutex mutex;
   std::map<std::string, std::vector<double>> expected;
   std::string path;
-  on_ranks(
-      GetParam().ranks, config_of(GetParam().dtype), [&] { return parts(); },
-      [&](const Rank& rank, Trainer& trainer) {
-        take_steps(trainer, 2);
-        {
-          const std::lock_guard lock(mutex);
-          for (const auto& s : trainer.optimizer().state()) {
-            std::vector<double>& all = expected[s.name];
-            all.resize(static_cast<std::size_t>(s.parameter->shape.count()), -1);
-            const std::vector<double> values = to_doubles(s.value);
-            std::copy(values.begin(), values.end(), all.begin() + s.begin);
-          }
-          path = folder.path("step_000002");
-        }
-        save(rank, folder.path(), trainer);
-      });
+  on_ranks(GetParam().ranks, config_of(GetParam().dtype), parts(),
+           [&](const Rank& rank, Trainer& trainer) {
+             take_steps(trainer, 2);
+             {
+               const std::lock_guard lock(mutex);
+               for (const auto& s : trainer.optimizer().state()) {
+                 std::vector<double>& all = expected[s.name];
+                 all.resize(static_cast<std::size_t>(s.parameter->shape.count()), -1);
+                 const std::vector<double> values = to_doubles(s.value);
+                 std::copy(values.begin(), values.end(), all.begin() + s.begin);
+               }
+               path = folder.path("step_000002");
+             }
+             save(rank, folder.path(), trainer);
+           });
   const Safetensors file(path + "/training_state.safetensors");
   CpuDevice device;
   EXPECT_EQ(file.entries().size(), expected.size());
@@ -129,15 +121,13 @@ TEST_P(RanksThatDivide, GoOnBitwiseAsIfNeverStopped) {
   const TemporaryFolder folder;
   const TrainConfig config = config_of(GetParam().dtype);
   for (const bool stops : {false, true}) {
-    on_ranks(
-        GetParam().ranks, config, [&] { return parts(); },
-        [&](const Rank& rank, Trainer& trainer) {
-          if (!stops) take_steps(trainer, 2);
-          if (!stops) save(rank, folder.path("half"), trainer);
-          if (stops) restore_run(rank, read_checkpoint(folder.path("half/step_000002")), trainer);
-          take_steps(trainer, 2);
-          save(rank, folder.path(stops ? "stopped" : "whole"), trainer);
-        });
+    on_ranks(GetParam().ranks, config, parts(), [&](const Rank& rank, Trainer& trainer) {
+      if (!stops) take_steps(trainer, 2);
+      if (!stops) save(rank, folder.path("half"), trainer);
+      if (stops) restore_run(rank, read_checkpoint(folder.path("half/step_000002")), trainer);
+      take_steps(trainer, 2);
+      save(rank, folder.path(stops ? "stopped" : "whole"), trainer);
+    });
   }
   EXPECT_TRUE(same_files(folder.path("whole/step_000004"), folder.path("stopped/step_000004")));
 }
@@ -153,63 +143,58 @@ TEST_P(RanksThatDivide, BeginFromAForeignFile) {
   GptConfig longer = config.model;  // as masters are
   longer.dtype = statistics_of(GetParam().dtype);
   const FileGpt exact(world, file, longer);
-  on_ranks(
-      GetParam().ranks, config, [&] { return parts(); },
-      [&](const Rank& rank, Trainer& trainer) {
-        begin_from(rank, file.path(), trainer);
-        const auto &ours = trainer.parameters().parameters(), &expected = whole.store.parameters();
-        ASSERT_EQ(ours.size(), expected.size());
-        for (std::size_t i = 0; i < ours.size(); ++i)
-          EXPECT_TRUE(same_bits(ours[i]->value(), expected[i]->value())) << ours[i]->name;
-        std::size_t masters = 0;
-        for (const auto& s : trainer.optimizer().state())
-          if (s.name.ends_with("/master")) {
-            ++masters;
-            const auto& all = exact.store.parameters();
-            const auto p = std::find_if(all.begin(), all.end(), [&](const Parameter* q) {
-              return q->name == s.parameter->name;
-            });
-            ASSERT_NE(p, all.end());
-            EXPECT_EQ(to_doubles(s.value), to_doubles((*p)->value().flat(s.begin, s.value.count())))
-                << s.name << ": every bit of the file";
-          }
-        EXPECT_EQ(masters,
-                  GetParam().dtype == DType::BF16 ? trainer.optimizer().slices().size() : 0u);
-      });
+  on_ranks(GetParam().ranks, config, parts(), [&](const Rank& rank, Trainer& trainer) {
+    begin_from(rank, file.path(), trainer);
+    const auto &ours = trainer.parameters().parameters(), &expected = whole.store.parameters();
+    ASSERT_EQ(ours.size(), expected.size());
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      EXPECT_TRUE(same_bits(ours[i]->value(), expected[i]->value())) << ours[i]->name;
+    std::size_t masters = 0;
+    for (const auto& s : trainer.optimizer().state())
+      if (s.name.ends_with("/master")) {
+        ++masters;
+        const auto& all = exact.store.parameters();
+        const auto p = std::find_if(all.begin(), all.end(), [&](const Parameter* q) {
+          return q->name == s.parameter->name;
+        });
+        ASSERT_NE(p, all.end());
+        EXPECT_EQ(to_doubles(s.value), to_doubles((*p)->value().flat(s.begin, s.value.count())))
+            << s.name << ": every bit of the file";
+      }
+    EXPECT_EQ(masters, GetParam().dtype == DType::BF16 ? trainer.optimizer().slices().size() : 0u);
+  });
 }
 
 TEST_P(RanksThatDivide, NeverHoldMoreThanTwoParameters) {
   const TemporaryFolder folder;
   const TrainConfig config = config_of(GetParam().dtype);
-  on_ranks(
-      GetParam().ranks, config, [&] { return parts(); },
-      [&](const Rank& rank, Trainer& trainer) {
-        const auto element = static_cast<std::int64_t>(size_of(GetParam().dtype));
-        std::int64_t largest = 0;
-        for (const Parameter* p : trainer.parameters().parameters())
-          largest = std::max(largest, element * p->shape.count());
-        ASSERT_GT(element * trainer.parameters().parameter_count(), 6 * largest);
-        CpuDevice host({.poison = true});
-        const auto peak = [&](const char* what, std::int64_t longer = 1) {
-          const Ledger ledger = host.ledger();
-          EXPECT_LE(ledger.total.peak_bytes, 2 * largest * longer) << what;
-          EXPECT_EQ(ledger.total.live_bytes, 0) << what;
-          EXPECT_LE(ledger.cached_bytes, 4 * largest * longer) << what;
-          host.trim();
-          host.reset_peaks();
-          return ledger.total.peak_bytes;
-        };
-        write_weights(rank, folder.path(), trainer, -1, host);
-        EXPECT_GT(peak("writing weights"), 0);
-        write_state(rank, folder.path("state"), trainer, host);
-        EXPECT_EQ(peak("writing state"), 0) << "on the host nothing is copied";
-        read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
-        const auto longer =  // as masters are
-            static_cast<std::int64_t>(size_of(statistics_of(GetParam().dtype))) / element;
-        EXPECT_GE(peak("reading weights", longer), trainer.optimizer().slices().empty() ? 0 : 2);
-        read_state(rank, Safetensors(folder.path("state")), trainer, host);
-        EXPECT_EQ(peak("reading state"), 0);
-      });
+  on_ranks(GetParam().ranks, config, parts(), [&](const Rank& rank, Trainer& trainer) {
+    const auto element = static_cast<std::int64_t>(size_of(GetParam().dtype));
+    std::int64_t largest = 0;
+    for (const Parameter* p : trainer.parameters().parameters())
+      largest = std::max(largest, element * p->shape.count());
+    ASSERT_GT(element * trainer.parameters().parameter_count(), 6 * largest);
+    CpuDevice host({.poison = true});
+    const auto peak = [&](const char* what, std::int64_t longer = 1) {
+      const Ledger ledger = host.ledger();
+      EXPECT_LE(ledger.total.peak_bytes, 2 * largest * longer) << what;
+      EXPECT_EQ(ledger.total.live_bytes, 0) << what;
+      EXPECT_LE(ledger.cached_bytes, 4 * largest * longer) << what;
+      host.trim();
+      host.reset_peaks();
+      return ledger.total.peak_bytes;
+    };
+    write_weights(rank, folder.path(), trainer, -1, host);
+    EXPECT_GT(peak("writing weights"), 0);
+    write_state(rank, folder.path("state"), trainer, host);
+    EXPECT_EQ(peak("writing state"), 0) << "on the host nothing is copied";
+    read_weights(Safetensors(folder.path("model.safetensors")), trainer, host);
+    const auto longer =  // as masters are
+        static_cast<std::int64_t>(size_of(statistics_of(GetParam().dtype))) / element;
+    EXPECT_GE(peak("reading weights", longer), trainer.optimizer().slices().empty() ? 0 : 2);
+    read_state(rank, Safetensors(folder.path("state")), trainer, host);
+    EXPECT_EQ(peak("reading state"), 0);
+  });
 }
 
 // Memory that this program does not read by itself, as a GPU's; it computes as the CPU.

@@ -11,41 +11,40 @@
 namespace aisc {
 namespace {
 
+using parsed::accepted;
+using parsed::expect_refused;
 using parsed::parse;
 using parsed::refusal;
 
 TEST(ShardingOptions, SayWhichFlagsDoNotGoTogether) {
-  using parsed::Flags;
-  const std::pair<Flags, const char*> refused[] = {
-      {{"--zero", "1", "--overlap", "on"}, "--overlap and --zero 1: shards are sent unit by unit"},
-      {{"--zero", "3", "--overlap=off"}, "--overlap and --zero 3: shards are sent unit by unit"},
-      {{"--zero", "2", "--bucket-mb", "25"},
-       "--bucket-mb and --zero 2: shards are sent unit by unit"},
-      {{"--zero", "2", "--average-every", "4"},
-       "--zero 2 and --average-every: ranks that step on their own each need all of the model"},
-      {{"--zero", "1", "--optimizer", "onebit-adam"},
-       "--zero 1 and --optimizer onebit-adam: signs are of whole momenta"},
-      {{"--prefetch", "1"}, "--prefetch: only beside --zero 3"},
-      {{"--zero", "2", "--live=7"}, "--live: only beside --zero 3"},
-      {{"--zero", "1", "--reuse", "7"}, "--reuse: only beside --zero 3"},
-      {{"--persist", "7", "--zero", "2"}, "--persist: only beside --zero 3"},
-      {{"--shard-by", "owners", "--zero", "2"}, "--shard-by: only beside --zero 3"},
-      {{"--shard-by", "owners", "--zero", "3", "--optimizer", "adafactor"},
-       "--shard-by owners and --optimizer adafactor: its sums are of slices, or of all"},
-      {{"--ranks", "4", "--pp", "2", "--shard-by", "owners", "--zero", "3"},
-       "--pp 2 and --shard-by owners: of the table, which is on two stages, other ranks would be "
-       "the "
-       "owners"},
-      {{"--optimizer", "adafactor", "--average-every", "4"},
-       "--optimizer adafactor and --average-every: its sums are not of one rank"},
-      {{"--optimizer", "adafactor", "--device", "cuda"},
-       "--optimizer adafactor and --device: it computes on the host"},
-      {{"--plan", "--average-every", "4"},
-       "--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every"},
-      {{"--plan", "--optimizer", "onebit-adam"},
-       "--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every"}};
-  for (const auto& [flags, said] : refused)
-    EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
+  expect_refused(
+      {{{"--zero", "1", "--overlap", "on"}, "--overlap and --zero 1: shards are sent unit by unit"},
+       {{"--zero", "3", "--overlap=off"}, "--overlap and --zero 3: shards are sent unit by unit"},
+       {{"--zero", "2", "--bucket-mb", "25"},
+        "--bucket-mb and --zero 2: shards are sent unit by unit"},
+       {{"--zero", "2", "--average-every", "4"},
+        "--zero 2 and --average-every: ranks that step on their own each need all of the model"},
+       {{"--zero", "1", "--optimizer", "onebit-adam"},
+        "--zero 1 and --optimizer onebit-adam: signs are of whole momenta"},
+       {{"--prefetch", "1"}, "--prefetch: only beside --zero 3"},
+       {{"--zero", "2", "--live=7"}, "--live: only beside --zero 3"},
+       {{"--zero", "1", "--reuse", "7"}, "--reuse: only beside --zero 3"},
+       {{"--persist", "7", "--zero", "2"}, "--persist: only beside --zero 3"},
+       {{"--shard-by", "owners", "--zero", "2"}, "--shard-by: only beside --zero 3"},
+       {{"--shard-by", "owners", "--zero", "3", "--optimizer", "adafactor"},
+        "--shard-by owners and --optimizer adafactor: its sums are of slices, or of all"},
+       {{"--ranks", "4", "--pp", "2", "--shard-by", "owners", "--zero", "3"},
+        "--pp 2 and --shard-by owners: of the table, which is on two stages, other ranks would be "
+        "the "
+        "owners"},
+       {{"--optimizer", "adafactor", "--average-every", "4"},
+        "--optimizer adafactor and --average-every: its sums are not of one rank"},
+       {{"--optimizer", "adafactor", "--device", "cuda"},
+        "--optimizer adafactor and --device: it computes on the host"},
+       {{"--plan", "--average-every", "4"},
+        "--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every"},
+       {{"--plan", "--optimizer", "onebit-adam"},
+        "--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every"}});
   for (const char* stage : {"-1", "4"})
     EXPECT_NE(refusal({"--zero", stage}).find("expected a whole number from 0 to 3"),
               std::string::npos);
@@ -60,10 +59,9 @@ TEST(ShardingOptions, GoTogetherOtherwise) {
            {"--optimizer", "adafactor", "--overlap", "off"},
            {"--zero", "1", "--device", "cuda"}})
     EXPECT_TRUE(parse(flags).options) << flags[0] << " " << flags[1] << " " << flags[2];
-  const auto all =
-      parse({"--zero", "3", "--prefetch", "0", "--live", "9", "--reuse", "8", "--persist", "7"});
-  ASSERT_TRUE(all.options);
-  const Options::Sharding& s = all.options->sharding;
+  const Options all =
+      accepted({"--zero", "3", "--prefetch", "0", "--live", "9", "--reuse", "8", "--persist", "7"});
+  const Options::Sharding& s = all.sharding;
   EXPECT_EQ(s.zero, 3);
   EXPECT_EQ(s.prefetch, 0);
   EXPECT_EQ(s.live, 9);
@@ -88,23 +86,21 @@ TEST(ShardingOptions, OfAdafactorTakeItsOwnRate) {
 // A run's config.json has all flags, also those that go with another stage: the command line alone
 // is asked whether they go together.
 TEST(ShardingOptions, OfARunMayChangeWhenItGoesOn) {
-  const auto began = parse({"--ranks", "4", "--zero", "3", "--prefetch", "2", "--persist", "700"});
-  ASSERT_TRUE(began.options);
-  const std::string config = began.options->to_json();
-  const auto same = parse({"--steps", "9"}, config);
-  ASSERT_TRUE(same.options);
-  EXPECT_EQ(same.options->sharding.zero, 3);
-  EXPECT_EQ(same.options->sharding.prefetch, 2);
-  EXPECT_EQ(same.options->sharding.persist, 700);
+  const Options began =
+      accepted({"--ranks", "4", "--zero", "3", "--prefetch", "2", "--persist", "700"});
+  const std::string config = began.to_json();
+  const Options same = accepted({"--steps", "9"}, config);
+  EXPECT_EQ(same.sharding.zero, 3);
+  EXPECT_EQ(same.sharding.prefetch, 2);
+  EXPECT_EQ(same.sharding.persist, 700);
   for (const char* stage : {"0", "1", "2"})
     EXPECT_TRUE(parse({"--zero", stage, "--ranks", "2"}, config).options) << stage;
   EXPECT_EQ(refusal({"--zero", "1", "--prefetch", "2"}, config),
             "train_gpt: --prefetch: only beside --zero 3");
 
-  const auto plain = parse({"--overlap", "off", "--bucket-mb", "2"});
-  ASSERT_TRUE(plain.options);
-  EXPECT_TRUE(parse({"--zero", "3"}, plain.options->to_json()).options);
-  EXPECT_EQ(refusal({"--zero", "3", "--overlap", "off"}, plain.options->to_json()),
+  const Options plain = accepted({"--overlap", "off", "--bucket-mb", "2"});
+  EXPECT_TRUE(parse({"--zero", "3"}, plain.to_json()).options);
+  EXPECT_EQ(refusal({"--zero", "3", "--overlap", "off"}, plain.to_json()),
             "train_gpt: --overlap and --zero 3: shards are sent unit by unit");
 }
 

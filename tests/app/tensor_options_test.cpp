@@ -11,25 +11,24 @@
 namespace aisc {
 namespace {
 
-using parsed::Flags;
+using parsed::accepted;
+using parsed::expect_refused;
 using parsed::parse;
 using parsed::refusal;
 
 TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
-  const std::pair<Flags, const char*> refused[] = {
-      {{"--ranks", "3", "--tp", "2"},
-       "3 ranks of the model are no multiple of tp 2: as many share each layer"},
-      {{"--ranks", "6", "--pp", "2", "--tp", "2", "--heads", "2", "--width", "16"},
-       "3 ranks of a stage are no multiple of tp 2: as many share each layer"},
-      {{"--ranks", "3", "--tp", "3", "--heads", "4", "--width", "16"},
-       "heads are 4, expected a multiple of tp 3: each rank has whole heads"},
-      {{"--ranks", "2", "--tp", "2", "--average-every", "4"},
-       "--tp 2 and --average-every: each step sums the gradients of the ranks that have the same "
-       "part"},
-      {{"--ranks", "2", "--tp", "2", "--optimizer", "onebit-adam"},
-       "--tp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"}};
-  for (const auto& [flags, said] : refused)
-    EXPECT_EQ(refusal(flags), std::string("train_gpt: ").append(said));
+  expect_refused(
+      {{{"--ranks", "3", "--tp", "2"},
+        "3 ranks of the model are no multiple of tp 2: as many share each layer"},
+       {{"--ranks", "6", "--pp", "2", "--tp", "2", "--heads", "2", "--width", "16"},
+        "3 ranks of a stage are no multiple of tp 2: as many share each layer"},
+       {{"--ranks", "3", "--tp", "3", "--heads", "4", "--width", "16"},
+        "heads are 4, expected a multiple of tp 3: each rank has whole heads"},
+       {{"--ranks", "2", "--tp", "2", "--average-every", "4"},
+        "--tp 2 and --average-every: each step sums the gradients of the ranks that have the same "
+        "part"},
+       {{"--ranks", "2", "--tp", "2", "--optimizer", "onebit-adam"},
+        "--tp 2 and --optimizer onebit-adam: its errors are of ranks with a whole model"}});
 }
 
 TEST(TensorOptions, SayWhichModuleIsNotHereYet) {
@@ -46,26 +45,21 @@ TEST(TensorOptions, SayWhichModuleIsNotHereYet) {
 }
 
 TEST(TensorOptions, HaveAnOrderOfTheirDirections) {
-  EXPECT_EQ(parse({}).options->order, "tp,dp,pp");
-  const auto other = parse({"--order", "dp,pp,tp", "--cp", "1", "--ep", "1"}).options;
-  ASSERT_TRUE(other);
-  EXPECT_EQ(other->order, "dp,pp,tp");
-  EXPECT_EQ(parse({}, other->to_json()).options->order, "dp,pp,tp");
+  EXPECT_EQ(accepted({}).order, "tp,dp,pp");
+  const Options other = accepted({"--order", "dp,pp,tp", "--cp", "1", "--ep", "1"});
+  EXPECT_EQ(other.order, "dp,pp,tp");
+  EXPECT_EQ(accepted({}, other.to_json()).order, "dp,pp,tp");
 }
 
 TEST(TensorOptions, AreKeptByARunAndMayChange) {
-  const auto plain = parse({}).options;
-  ASSERT_TRUE(plain);
-  EXPECT_EQ(plain->train.tp, 1);
-  const auto before = parse({"--ranks", "4", "--tp", "2", "--heads", "2", "--width", "16"}).options;
-  ASSERT_TRUE(before);
-  EXPECT_EQ(before->train.data_ranks(4), 2);
-  const auto same = parse({}, before->to_json()).options;
-  ASSERT_TRUE(same);
-  EXPECT_EQ(same->to_json(), before->to_json());
-  const auto alone = parse({"--ranks", "1"}, before->to_json()).options;
-  ASSERT_TRUE(alone) << "a run goes on on one rank";
-  EXPECT_EQ(alone->train.tp, 1);
+  const Options plain = accepted({});
+  EXPECT_EQ(plain.train.tp, 1);
+  const Options before = accepted({"--ranks", "4", "--tp", "2", "--heads", "2", "--width", "16"});
+  EXPECT_EQ(before.train.data_ranks(4), 2);
+  const Options same = accepted({}, before.to_json());
+  EXPECT_EQ(same.to_json(), before.to_json());
+  const Options alone = accepted({"--ranks", "1"}, before.to_json());
+  EXPECT_EQ(alone.train.tp, 1);
 }
 
 }  // namespace
