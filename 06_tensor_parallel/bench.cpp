@@ -57,14 +57,7 @@ void image(benchmark::State& state, int ranks) {
   constexpr std::int64_t kSide = 256, kChannels = 16;
   on_ranks(state, ranks, [&](const Rank& rank) {
     const auto convolution = std::make_shared<SpatialConvolution>(
-        rank, rank.world,
-        SpatialConvolution::Options{.grid = {.rows = ranks, .columns = 1},
-                                    .rows = kSide,
-                                    .columns = kSide,
-                                    .filter_rows = 3,
-                                    .filter_columns = 3,
-                                    .row_padding = 1,
-                                    .column_padding = 1});
+        rank, rank.world, same_size({.rows = ranks, .columns = 1}, kSide, kSide, 3));
     Tensor filters = Tensor::zeros({kChannels, kChannels, 3, 3}, DType::F32, rank.device);
     Tensor x = Tensor::zeros({1, kChannels, kSide / ranks, kSide}, DType::F32, rank.device);
     return [convolution, filters = std::move(filters), x = std::move(x)] {

@@ -2,8 +2,6 @@
 // tokens (Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3).
 #pragma once
 
-#include <memory>
-
 #include "common/train/step_parts.h"
 
 namespace aisc {
@@ -13,16 +11,15 @@ namespace aisc {
 // of the parameters are those of gpt2_parts(), and the parts of each have the values of the whole.
 // tp must outlive the layers.
 
-// (B, T, C) -> (B, T, C), the same on all ranks: a column-parallel layer to the hidden columns,
-// GELU on each rank's own, a row-parallel layer back, dropout. Throws Error naming the MLP if t
-// does not divide the 4 C hidden columns.
-std::unique_ptr<Layer> parallel_mlp(const GptParts::Wanted& wanted, Communicator& tp);
-
-// (B, T, C) -> (B, T, C), the same on all ranks. Rank r has heads r H/t .. (r+1) H/t: queries, keys
-// and values are head-major, (H, 3, D), so that its heads are a run of columns. Between the
-// column-parallel layer and the row-parallel one stands wanted.parts.core, of H/t heads. Throws
-// Error naming the attention if t does not divide the H heads.
-std::unique_ptr<Layer> parallel_self_attention(const GptParts::Wanted& wanted, Communicator& tp);
+// MLP and attention are (B, T, C) -> (B, T, C), the same on all ranks.
+//
+// The MLP: a column-parallel layer to the hidden columns, GELU on each rank's own, a row-parallel
+// layer back, dropout. Throws Error naming it if t does not divide the 4 C hidden columns.
+//
+// Attention: rank r has heads r H/t .. (r+1) H/t. Queries, keys and values are head-major,
+// (H, 3, D), so that its heads are a run of columns. Between the column-parallel layer and the
+// row-parallel one stands the parts' core, of H/t heads. Throws Error naming the attention if t
+// does not divide the H heads.
 
 // `parts` with these two, a core of H/t heads, and the vocabulary in parts
 // (vocab_parallel_table.h, vocab_parallel_loss.h). Norms, positions and dropout are

@@ -1,7 +1,6 @@
 #include "06_tensor_parallel/more/naive_splits.h"
 
 #include "06_tensor_parallel/column_parallel.h"
-#include "06_tensor_parallel/f_and_g.h"
 #include "06_tensor_parallel/linear_products.h"
 #include "06_tensor_parallel/row_parallel.h"
 #include "common/nn/dropout.h"
@@ -34,35 +33,23 @@ Tensor all_columns(const Rank& rank, Communicator& tp, const Tensor& part,
   return whole;
 }
 
-// Each is the other's backward, as f is g's.
-class OwnColumns final : public Layer {
+// This rank's columns of the whole, or the whole of all ranks' columns: each is the other's
+// backward, as f is g's.
+enum class Result { OwnColumns, AllColumns };
+class ColumnsLayer final : public Layer {
  public:
-  OwnColumns(const Rank& rank, Communicator& tp, std::string name)
-      : Layer(rank, std::move(name)), tp_(tp) {}
+  ColumnsLayer(const Rank& rank, Communicator& tp, std::string name, Result forward)
+      : Layer(rank, std::move(name)), tp_(tp), own_forward_(forward == Result::OwnColumns) {}
   Tensor forward(Tensor x, Saved& /*saved*/, const Pass& /*pass*/) const override {
-    return own_columns(tp_, x);
+    return own_forward_ ? own_columns(tp_, x) : all_columns(rank_, tp_, x, name_);
   }
   Tensor backward(Tensor dy, Saved& /*saved*/, const Pass& /*pass*/) override {
-    return all_columns(rank_, tp_, dy, name_);
+    return own_forward_ ? all_columns(rank_, tp_, dy, name_) : own_columns(tp_, dy);
   }
 
  private:
   Communicator& tp_;
-};
-
-class AllColumns final : public Layer {
- public:
-  AllColumns(const Rank& rank, Communicator& tp, std::string name)
-      : Layer(rank, std::move(name)), tp_(tp) {}
-  Tensor forward(Tensor x, Saved& /*saved*/, const Pass& /*pass*/) const override {
-    return all_columns(rank_, tp_, x, name_);
-  }
-  Tensor backward(Tensor dy, Saved& /*saved*/, const Pass& /*pass*/) override {
-    return own_columns(tp_, dy);
-  }
-
- private:
-  Communicator& tp_;
+  bool own_forward_;
 };
 
 class GeluLayer final : public Layer {
@@ -89,7 +76,7 @@ std::unique_ptr<Layer> gathered(const GptParts::Wanted& w, Communicator& tp, con
                                 std::int64_t in, std::int64_t out, double stddev = 0.02) {
   return in_sequence(w.rank, w.name + name,
                      make_unique<ColumnParallelLinear>(w.rank, tp, w.name + name, in, out, stddev),
-                     make_unique<AllColumns>(w.rank, tp, w.name + name));
+                     make_unique<ColumnsLayer>(w.rank, tp, w.name + name, Result::AllColumns));
 }
 
 }  // namespace
@@ -99,7 +86,7 @@ std::unique_ptr<Layer> rows_first_mlp(const GptParts::Wanted& w, Communicator& t
   const std::int64_t C = c.width, hidden = 4 * C;
   even_share(tp, w.name, "columns", C);
   const auto own = [&](const char* name) {
-    return make_unique<OwnColumns>(w.rank, tp, w.name + name);
+    return make_unique<ColumnsLayer>(w.rank, tp, w.name + name, Result::OwnColumns);
   };
   return in_sequence(w.rank, w.name, own(".fc"),
                      make_unique<RowParallelLinear>(w.rank, tp, w.name + ".fc", C, hidden),
@@ -107,19 +94,6 @@ std::unique_ptr<Layer> rows_first_mlp(const GptParts::Wanted& w, Communicator& t
                      make_unique<RowParallelLinear>(w.rank, tp, w.name + ".project", hidden, C,
                                                     c.residual_stddev()),
                      make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
-}
-
-Tensor gelu_of_sum(Communicator& tp, Tensor x) {
-  x = through(Conjugate::G, Direction::Forward, tp, std::move(x));
-  Tensor y(x.shape(), x.dtype(), x.device());
-  ops::gelu(y, x);
-  return y;
-}
-
-Tensor sum_of_gelus(Communicator& tp, Tensor x) {
-  Tensor y(x.shape(), x.dtype(), x.device());
-  ops::gelu(y, x);
-  return through(Conjugate::G, Direction::Forward, tp, std::move(y));
 }
 
 GptParts straight_parts(Communicator& tp) {

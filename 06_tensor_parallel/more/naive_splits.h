@@ -12,13 +12,9 @@ namespace aisc {
 // share of every hidden value, and GELU(X1 A1 + X2 A2) is not GELU(X1 A1) + GELU(X2 A2): the shares
 // have to be summed before (Shoeybi et al., arXiv 1909.08053, section 3). 2 sums forward in place
 // of 1: of 4 b s h elements and of b s h. Backward gathers the columns of both inputs' gradients.
-// With rings a rank sends 15 b s h (t-1)/t elements, parallel_mlp() 4. Throws Error naming the MLP
+// With rings a rank sends 15 b s h (t-1)/t elements, Megatron's MLP 4. Throws Error naming the MLP
 // if t does not divide C. tp must outlive the layers.
 std::unique_ptr<Layer> rows_first_mlp(const GptParts::Wanted& wanted, Communicator& tp);
-
-// Of x, a rank's share of a sum over `tp`: both sum once, and they differ. Both block.
-Tensor gelu_of_sum(Communicator& tp, Tensor x);
-Tensor sum_of_gelus(Communicator& tp, Tensor x);
 
 // The straight split: every linear layer by columns, and what it returns is gathered, so that the
 // next one has its whole input on all ranks. Attention between them is computed whole by each. A

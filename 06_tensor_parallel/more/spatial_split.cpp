@@ -140,7 +140,7 @@ Tensor SpatialConvolution::forward(const Tensor& x, const Tensor& filters, Saved
   Tensor read = with_halo_of("x", x, x_areas_, forward_reads_);  // (N, C, rows, columns)
   Tensor y({x.shape()[0], filters.shape()[0], y_area().rows.count(), y_area().columns.count()},
            x.dtype(), x.device());
-  convolution(y, read, filters, options_of(forward_reads(), y_area()));
+  convolution(y, read, filters, options_of(forward_reads_[me_], y_area()));
   saved.push(std::move(read));
   return y;
 }
@@ -151,10 +151,10 @@ SpatialConvolution::Gradients SpatialConvolution::backward(const Tensor& dy, con
   const Tensor x = saved.pop();
   Gradients g{.dx = piece_of(x, x_area(), Purpose::Activations),
               .dfilters = Tensor(filters.shape(), x.dtype(), x.device(), Purpose::Gradients)};
-  convolution_filter_gradient(g.dfilters, dy, x, options_of(forward_reads(), y_area()));
+  convolution_filter_gradient(g.dfilters, dy, x, options_of(forward_reads_[me_], y_area()));
   Work sum = ranks_.all_reduce(g.dfilters);  // comm: F C A B elements, beside the halo and dx
   const Tensor read = with_halo_of("dy", dy, y_areas_, backward_reads_);
-  convolution_input_gradient(g.dx, read, filters, options_of(x_area(), backward_reads()));
+  convolution_input_gradient(g.dx, read, filters, options_of(x_area(), backward_reads_[me_]));
   sum.wait();
   return g;
 }

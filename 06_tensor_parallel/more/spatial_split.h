@@ -59,11 +59,9 @@ class SpatialConvolution {
   // or y.
   SpatialConvolution(const Rank& rank, Communicator& ranks, const Options& options);
 
-  // This rank's parts, and what it reads beside them.
+  // This rank's parts.
   const Area& x_area() const { return x_areas_[me_]; }
   const Area& y_area() const { return y_areas_[me_]; }
-  const Area& forward_reads() const { return forward_reads_[me_]; }    // of x
-  const Area& backward_reads() const { return backward_reads_[me_]; }  // of dy
 
   // This rank's part of y (N, F, rows, columns) from its part of x (N, C, rows, columns) and the
   // filters (F, C, A, B). Pushes x with its halo. The bits are those of the unsplit convolution.
@@ -85,8 +83,21 @@ class SpatialConvolution {
   Rank rank_;
   Communicator& ranks_;
   const std::size_t me_;
-  const ConvolutionAxis rows_, columns_;                                  // of the whole image
-  std::vector<Area> x_areas_, y_areas_, forward_reads_, backward_reads_;  // by rank
+  const ConvolutionAxis rows_, columns_;              // of the whole image
+  std::vector<Area> x_areas_, y_areas_;               // by rank
+  std::vector<Area> forward_reads_, backward_reads_;  // of x, of dy; by rank
 };
+
+// Of odd filters of `filter` x `filter` with zeros of half their width: y is as large as x.
+inline SpatialConvolution::Options same_size(const RankGrid& grid, std::int64_t rows,
+                                             std::int64_t columns, std::int64_t filter) {
+  return {.grid = grid,
+          .rows = rows,
+          .columns = columns,
+          .filter_rows = filter,
+          .filter_columns = filter,
+          .row_padding = filter / 2,
+          .column_padding = filter / 2};
+}
 
 }  // namespace aisc

@@ -13,37 +13,33 @@ namespace aisc {
 
 using std::make_unique;
 
-std::unique_ptr<Layer> parallel_mlp(const GptParts::Wanted& w, Communicator& tp) {
-  const GptConfig& c = w.config;
-  const std::int64_t C = c.width, hidden = 4 * C;
-  even_share(tp, w.name, "hidden columns", hidden);
-  return in_sequence(w.rank, w.name,
-                     make_unique<ColumnParallelLinear>(w.rank, tp, w.name + ".fc", C, hidden, 0.02,
-                                                       Linear::Gelu::Behind),
-                     make_unique<RowParallelLinear>(w.rank, tp, w.name + ".project", hidden, C,
-                                                    c.residual_stddev(), Linear::Gelu::Before),
-                     make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
-}
-
-std::unique_ptr<Layer> parallel_self_attention(const GptParts::Wanted& w, Communicator& tp) {
-  const GptConfig& c = w.config;
-  even_share(tp, w.name, "heads", c.heads);
-  return in_sequence(
-      w.rank, w.name,
-      make_unique<ColumnParallelLinear>(w.rank, tp, w.name + ".qkv", c.width, 3 * c.width),
-      w.parts.core(w),
-      make_unique<RowParallelLinear>(w.rank, tp, w.name + ".project", c.width, c.width,
-                                     c.residual_stddev()),
-      make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
-}
-
 GptParts tensor_parallel_parts(Communicator& tp, GptParts parts) {
   using Wanted = const GptParts::Wanted&;
   parts.core = [&tp](Wanted w) {
     return make_unique<CausalCore>(w.rank, w.name, even_share(tp, w.name, "heads", w.config.heads));
   };
-  parts.attention = [&tp](Wanted w) { return parallel_self_attention(w, tp); };
-  parts.mlp = [&tp](Wanted w) { return parallel_mlp(w, tp); };
+  parts.attention = [&tp](Wanted w) {
+    const GptConfig& c = w.config;
+    even_share(tp, w.name, "heads", c.heads);
+    return in_sequence(
+        w.rank, w.name,
+        make_unique<ColumnParallelLinear>(w.rank, tp, w.name + ".qkv", c.width, 3 * c.width),
+        w.parts.core(w),
+        make_unique<RowParallelLinear>(w.rank, tp, w.name + ".project", c.width, c.width,
+                                       c.residual_stddev()),
+        make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
+  };
+  parts.mlp = [&tp](Wanted w) {
+    const GptConfig& c = w.config;
+    const std::int64_t C = c.width, hidden = 4 * C;
+    even_share(tp, w.name, "hidden columns", hidden);
+    return in_sequence(w.rank, w.name,
+                       make_unique<ColumnParallelLinear>(w.rank, tp, w.name + ".fc", C, hidden,
+                                                         0.02, Linear::Gelu::Behind),
+                       make_unique<RowParallelLinear>(w.rank, tp, w.name + ".project", hidden, C,
+                                                      c.residual_stddev(), Linear::Gelu::Before),
+                       make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
+  };
   parts.table = [&tp](Wanted w) { return part_of_table(tp, w.config); };
   parts.embedding = [&tp](Wanted w, Parameter table) {
     return make_unique<VocabParallelEmbedding>(w.rank, tp, std::move(table), w.config.dtype);

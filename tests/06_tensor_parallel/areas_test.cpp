@@ -60,9 +60,8 @@ TEST(AreasGiven, AreCopied) {
   copy_area(to, right, x, all, {{1, 3}, {1, 2}});
   EXPECT_EQ(to_doubles(to), (std::vector<double>{0, 0, 5, 0, 8, 0, 0, 0, 14, 0, 17, 0}));
   copy_area(to, right, x, all, {{1, 1}, {0, 5}});  // nothing
-  EXPECT_EQ(message_of([&] {
-              copy_area(to, right, x, all, {{1, 3}, {0, 2}});
-            }),
+  const Area outside{{1, 3}, {0, 2}};
+  EXPECT_EQ(message_of([&] { copy_area(to, right, x, all, outside); }),
             "copy_area: [1, 3) x [0, 2) does not lie in both [0, 3) x [1, 3) and [0, 3) x [0, 3)");
   SomeGpu gpu;
   const Tensor there({2, 1, 3, 3}, DType::F32, gpu);
@@ -101,13 +100,7 @@ TEST(SpatialConvolutionGiven, SaysWhatDoesNotFit) {
 
 TEST(SpatialConvolutionGiven, SaysWhichPartHasTheWrongShape) {
   on_world(1, [](const Rank& rank) {
-    const SpatialConvolution split(rank, rank.world,
-                                   {.rows = 4,
-                                    .columns = 5,
-                                    .filter_rows = 3,
-                                    .filter_columns = 3,
-                                    .row_padding = 1,
-                                    .column_padding = 1});
+    const SpatialConvolution split(rank, rank.world, same_size({}, 4, 5, 3));
     const auto f32 = [&](const Shape& shape) { return Tensor(shape, DType::F32, rank.device); };
     const Tensor x = f32({1, 2, 4, 5}), w = f32({3, 2, 3, 3}), wrong = f32({1, 2, 5, 4});
     Saved saved;
@@ -118,11 +111,10 @@ TEST(SpatialConvolutionGiven, SaysWhichPartHasTheWrongShape) {
     EXPECT_EQ(message_of([&] { split.backward(wrong, w, saved); }),
               "spatial convolution, rank 0 of 1: dy is (1, 2, 5, 4), expected (.., .., 4, 5)");
     const Area all{{0, 4}, {0, 5}};
-    EXPECT_EQ(message_of([&] {
-                with_halo(rank.world, x, {all, all}, {all});
-              }),
+    const std::vector<Area> one{all}, two{all, all};
+    EXPECT_EQ(message_of([&] { with_halo(rank.world, x, two, one); }),
               "with_halo: 2 parts are owned and 1 needed, expected one for each of 1 ranks");
-    EXPECT_EQ(message_of([&] { with_halo(rank.world, wrong, {all}, {all}); }),
+    EXPECT_EQ(message_of([&] { with_halo(rank.world, wrong, one, one); }),
               "with_halo, rank 0 of 1: own is (1, 2, 5, 4), expected (.., .., 4, 5)");
   });
 }

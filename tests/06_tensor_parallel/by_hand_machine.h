@@ -2,7 +2,13 @@
 // comparison.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
 #include "common/model/emulated_device.h"
+#include "tests/06_tensor_parallel/split_layers.h"
 
 namespace aisc::split {
 
@@ -33,25 +39,28 @@ inline double all_reduce_seconds(const Machine& machine, int ranks, std::int64_t
   return seconds;
 }
 
-// How long `work` takes on rank 0, and how long each of its operations by itself, in their order.
+// How long something takes, and how long each of its operations by itself, in their order.
 struct Times {
   double all = 0;
   std::vector<double> operations = {};
-  double computing() const {
-    double sum = 0;
-    for (const double seconds : operations) sum += seconds;
-    return sum;
-  }
+  double computing() const { return std::accumulate(operations.begin(), operations.end(), 0.0); }
 };
-template <class Work>
-Times times_of(const Machine& machine, const Rank& rank, const Work& work) {
+// Of backward of a layer on rank 0, whose input is x (..., columns).
+inline Times backward_times(const Machine& machine, int ranks, const Shape& x,
+                            const std::function<std::unique_ptr<Layer>(const Rank&)>& make) {
   Times times;
-  const double begin = rank.clock.now();
-  rank.device.listen(
-      [&](const OpCost& cost) { times.operations.push_back(machine.seconds(cost)); });
-  work();
-  rank.device.listen({});
-  times.all = rank.clock.now() - begin;
+  launch(on_machine(machine, ranks), [&](const Rank& rank) {
+    Owned owned(rank, make(rank));
+    Saved saved;
+    Tensor y = owned.layer->forward(Tensor::zeros(x, DType::F64, rank.device), saved, {});
+    Times own;
+    const double begin = rank.clock.now();
+    rank.device.listen([&](const OpCost& op) { own.operations.push_back(machine.seconds(op)); });
+    owned.layer->backward(std::move(y), saved, {});
+    rank.device.listen({});
+    own.all = rank.clock.now() - begin;
+    if (rank.world.rank() == 0) times = own;
+  });
   return times;
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "06_tensor_parallel/column_parallel.h"
 #include "tests/06_tensor_parallel/by_hand_machine.h"
@@ -17,36 +16,25 @@ using split::EventLog;
 
 constexpr std::int64_t kRows = 8, kIn = 16, kOwn = 64;  // kOwn: outputs of a rank
 
-// Runs f(rank, layer, saved, dy) where forward has been.
-template <class F>
-void after_forward(const Rank& rank, const F& f) {
-  const int t = rank.world.size();
-  split::Owned owned(
-      rank, std::make_unique<ColumnParallelLinear>(rank, rank.world, "layer", kIn, kOwn * t));
-  Saved saved;
-  saved.push(Tensor::zeros({kRows, kIn}, DType::F64, rank.device));
-  f(*owned.layer, saved, Tensor::zeros({kRows, kOwn}, DType::F64, rank.device));
+std::unique_ptr<Layer> make_layer(const Rank& rank) {
+  return std::make_unique<ColumnParallelLinear>(rank, rank.world, "layer", kIn,
+                                                kOwn * rank.world.size());
 }
 
-// Without the small sum for the bias, which may be anywhere.
 enum class ProductOfDW { AtOnce, Deferred };
 
+// Without the small sum for the bias, which may be anywhere.
 EventLog events_of(int ranks, ProductOfDW product) {
-  std::vector<EventLog> logs(static_cast<std::size_t>(ranks));
-  LaunchOptions options{.ranks = ranks, .bind = false};
-  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
-    EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
-    return std::make_unique<split::LoggedComm>(std::move(inner), log);
-  };
-  launch(options, [&](const Rank& rank) {
-    after_forward(rank, [&](Layer& layer, Saved& saved, Tensor dy) {
-      EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
-      DeferredGrads deferred;
-      split::listen(rank.device, log);
-      layer.backward(std::move(dy), saved,
-                     {.deferred = product == ProductOfDW::Deferred ? &deferred : nullptr});
-      rank.device.listen({});
-    });
+  auto logs = split::logs_of(ranks, [&](const Rank& rank, EventLog& log) {
+    split::Owned owned(rank, make_layer(rank));
+    Saved saved;
+    saved.push(Tensor::zeros({kRows, kIn}, DType::F64, rank.device));
+    Tensor dy = Tensor::zeros({kRows, kOwn}, DType::F64, rank.device);
+    DeferredGrads deferred;
+    split::listen(rank.device, log);
+    owned.layer->backward(std::move(dy), saved,
+                          {.deferred = product == ProductOfDW::Deferred ? &deferred : nullptr});
+    rank.device.listen({});
   });
   for (const EventLog& log : logs)
     EXPECT_EQ(log, logs[0]) << "a rank does other things than rank 0";
@@ -67,42 +55,21 @@ TEST(ColumnParallelOverlap, NothingRunsBesideTheSumWhereDWIsDeferred) {
       << "dW is computed later, with deferred.run_all()";
 }
 
-split::Times times_on(const Machine& machine, int ranks) {
-  split::Times times;
-  launch(on_machine(machine, ranks), [&](const Rank& rank) {
-    after_forward(rank, [&](Layer& layer, Saved& saved, Tensor dy) {
-      const split::Times own =
-          split::times_of(machine, rank, [&] { layer.backward(std::move(dy), saved, {}); });
-      if (rank.world.rank() == 0) times = own;
-    });
-  });
-  return times;
-}
-
-TEST(ColumnParallelOverlap, AFastSumIsHiddenByTheProductOfDW) {
-  for (const int ranks : {2, 3, 4}) {
-    const Machine machine = split::by_hand_machine(split::kFastLink);
-    const split::Times times = times_on(machine, ranks);
-    ASSERT_EQ(times.operations.size(), 3u) << "dx, db and dW";
-    const double sum = split::all_reduce_seconds(machine, ranks, kRows * kIn);
-    ASSERT_LT(sum, times.operations.back());
-    EXPECT_EQ(times.all, times.computing())
-        << ranks << " ranks: seconds of backward; the sum takes " << sum
-        << " s, and all of it fits beside dW";
-  }
-}
-
-TEST(ColumnParallelOverlap, OfASlowSumOnlyWhatIsLongerThanDWIsExposed) {
-  for (const int ranks : {2, 3, 4}) {
-    const Machine machine = split::by_hand_machine(split::kSlowLink);
-    const split::Times times = times_on(machine, ranks);
-    ASSERT_EQ(times.operations.size(), 3u) << "dx, db and dW";
-    const double sum = split::all_reduce_seconds(machine, ranks, kRows * kIn);
-    ASSERT_GT(sum, times.operations[1] + times.operations[2]);
-    EXPECT_EQ(times.all, times.operations[0] + sum)
-        << ranks << " ranks: seconds of backward: dx, and then its sum, which takes " << sum
-        << " s; db and dW run beside it";
-  }
+// A fast one fits beside db and dW; of a slow one what is longer than these is exposed.
+TEST(ColumnParallelOverlap, TheSumIsHiddenByTheProductOfDWAsFarAsItLasts) {
+  for (const int ranks : {2, 3, 4})
+    for (const double link : {split::kFastLink, split::kSlowLink}) {
+      const Machine machine = split::by_hand_machine(link);
+      const split::Times times = split::backward_times(machine, ranks, {kRows, kIn}, make_layer);
+      ASSERT_EQ(times.operations.size(), 3u) << "dx, db and dW";
+      const double sum = split::all_reduce_seconds(machine, ranks, kRows * kIn);
+      const double beside = times.operations[1] + times.operations[2];
+      ASSERT_EQ(sum < times.operations[2], link == split::kFastLink);
+      ASSERT_EQ(sum > beside, link == split::kSlowLink);
+      EXPECT_EQ(times.all, times.operations[0] + std::max(sum, beside))
+          << ranks << " ranks: seconds of backward: dx, and then its sum, which takes " << sum
+          << " s, and beside it db and dW, which take " << beside;
+    }
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/comm/communicator.h"
+#include "common/comm/launch.h"
 #include "common/core/device.h"
 #include "tests/support/forward_call.h"
 
@@ -62,6 +64,26 @@ class LoggedComm final : public Communicator {
   const std::unique_ptr<Communicator> inner_;
   EventLog& log_;
 };
+
+// The logs of so many ranks, of which each runs body(rank, its log).
+inline std::vector<EventLog> logs_of(int ranks,
+                                     const std::function<void(const Rank&, EventLog&)>& body) {
+  std::vector<EventLog> logs(static_cast<std::size_t>(ranks));
+  const auto log_of = [&](int rank) -> EventLog& { return logs[static_cast<std::size_t>(rank)]; };
+  LaunchOptions options{.ranks = ranks, .bind = false};
+  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
+    EventLog& log = log_of(inner->rank());
+    return std::make_unique<LoggedComm>(std::move(inner), log);
+  };
+  launch(options, [&](const Rank& rank) { body(rank, log_of(rank.world.rank())); });
+  return logs;
+}
+
+inline EventLog joined(std::initializer_list<EventLog> parts) {
+  EventLog all;
+  for (const EventLog& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
 
 // The device's operations join the log, as long as both live.
 inline void listen(Device& device, EventLog& log) {

@@ -7,6 +7,8 @@
 
 #include <map>
 
+#include "06_tensor_parallel/column_parallel.h"
+#include "06_tensor_parallel/row_parallel.h"
 #include "tests/06_tensor_parallel/split_layers.h"
 #include "tests/support/message_of.h"
 
@@ -52,34 +54,40 @@ TEST(ParallelBlockGiven, HasTheSerialParametersSplitAsThePaperDoes) {
   });
 }
 
-// 32 columns divide by 4, and 2 heads do not.
-TEST(ParallelBlockGiven, SaysThatHeadsDoNotDivide) {
-  const GptConfig config{.layers = 1, .heads = 2, .width = 32};
-  split::on_groups(
-      4,
-      [&](const Rank& rank, Communicator& tp) {
-        const GptParts parts = tensor_parallel_parts(tp);
-        const std::string expected =
-            "blocks.3.attention: 2 heads over 4 ranks of tp: expected a multiple of 4";
-        EXPECT_EQ(message_of([&] { parts.block({rank, "blocks.3", config, parts}); }), expected);
-        EXPECT_EQ(message_of([&] {
-                    parts.core({rank, "blocks.3.attention", config, parts});
-                  }),
-                  expected);
-      },
-      1);
-}
-
-TEST(ParallelBlockGiven, SaysThatHiddenColumnsDoNotDivide) {
-  const GptConfig config{.layers = 1, .heads = 3, .width = 9};
+// Where heads do not divide, columns do.
+TEST(ParallelBlockGiven, SaysWhichLayerDoesNotDivide) {
+  const GptConfig config{.layers = 1, .heads = 3, .width = 21}, narrow{.layers = 1, .width = 9};
   split::on_groups(
       7,
       [&](const Rank& rank, Communicator& tp) {
         const GptParts parts = tensor_parallel_parts(tp);
+        const std::string over = " over 7 ranks of tp: expected a multiple of 7";
+        EXPECT_EQ(message_of([&] { ColumnParallelLinear(rank, tp, "mlp.fc", 3, 10); }),
+                  "mlp.fc: 10 outputs" + over);
+        EXPECT_EQ(message_of([&] { RowParallelLinear(rank, tp, "mlp.project", 10, 3); }),
+                  "mlp.project: 10 inputs" + over);
         EXPECT_EQ(message_of([&] {
-                    parts.mlp({rank, "blocks.0.mlp", config, parts});
+                    parts.mlp({rank, "blocks.0.mlp", narrow, parts});
                   }),
-                  "blocks.0.mlp: 36 hidden columns over 7 ranks of tp: expected a multiple of 7");
+                  "blocks.0.mlp: 36 hidden columns" + over);
+        const std::string heads = "blocks.3.attention: 3 heads" + over;
+        EXPECT_EQ(message_of([&] { parts.block({rank, "blocks.3", config, parts}); }), heads);
+        EXPECT_EQ(message_of([&] {
+                    parts.core({rank, "blocks.3.attention", config, parts});
+                  }),
+                  heads);
+      },
+      1);
+}
+
+TEST(ParallelBlockGiven, RefusesAGeluInTheProductOfARowParallelLayer) {
+  split::on_groups(
+      1,
+      [](const Rank& rank, Communicator& tp) {
+        const auto behind = Linear::Gelu::Behind;
+        EXPECT_EQ(message_of([&] { RowParallelLinear(rank, tp, "mlp.fc", 4, 4, 0.02, behind); }),
+                  "mlp.fc: a GELU in the product of a row-parallel layer would be of a rank's "
+                  "share and not of the sum: expected a layer of its own behind it");
       },
       1);
 }

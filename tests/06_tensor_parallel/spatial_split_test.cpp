@@ -145,61 +145,6 @@ void expect_unsplit(const Rank& rank, const SplitCase& c) {
       << "it sums the products of all ranks with what forward read, its halo included";
 }
 
-// Each rank has 2 x 2 of 1 .. 16, and needs one more row and column: rank 0 gets 3 and 7 from rank
-// 1, 9 and 10 from rank 2, and 11 from rank 3, over the corner.
-TEST(Halo, OfFourByFourOnTwoByTwoRanksByHand) {
-  on_ranks(4, [](const Rank& rank) {
-    const std::vector<Area> owned{
-        {{0, 2}, {0, 2}}, {{0, 2}, {2, 4}}, {{2, 4}, {0, 2}}, {{2, 4}, {2, 4}}};
-    const std::vector<Area> needed{
-        {{0, 3}, {0, 3}}, {{0, 3}, {1, 4}}, {{1, 4}, {0, 3}}, {{1, 4}, {1, 4}}};
-    const std::vector<std::vector<double>> expected{{1, 2, 3, 5, 6, 7, 9, 10, 11},
-                                                    {2, 3, 4, 6, 7, 8, 10, 11, 12},
-                                                    {5, 6, 7, 9, 10, 11, 13, 14, 15},
-                                                    {6, 7, 8, 10, 11, 12, 14, 15, 16}};
-    const auto r = static_cast<std::size_t>(rank.world.rank());
-    const Tensor x = from_doubles(counted(16), {1, 1, 4, 4}, DType::F64, rank.device);
-    const Area all{{0, 4}, {0, 4}};
-    const Tensor found = with_halo(rank.world, part_of(x, all, owned[r]), owned, needed);
-    std::vector<KnownMistake> mistakes;
-    for (const auto& [missing, why] :
-         {std::pair{Missing::Corners,
-                    "the corner, which the rank at the diagonal has, was forgotten"},
-          std::pair{Missing::All, "nothing came from other ranks"}})
-      mistakes.push_back(
-          {why, to_doubles(part_of(without(x, owned[r], missing, kNew), all, needed[r]))});
-    EXPECT_TRUE(numbers_are(fmt::format("2 x 2 ranks, rank {}: x with its halo", r), found,
-                            expected[r], mistakes));
-  });
-}
-
-// Sums of a pixel and its neighbours: of rank 0's part 1 + 2 + 5 + 6, then with 3 and 7, with 9 and
-// 10, and with all of them and 11.
-TEST(Halo, GivesEachRankItsSumsByHand) {
-  on_ranks(4, [](const Rank& rank) {
-    const std::vector<std::vector<double>> expected{
-        {14, 24, 33, 54}, {30, 22, 63, 45}, {57, 90, 46, 72}, {99, 69, 78, 54}};
-    const auto r = static_cast<std::size_t>(rank.world.rank());
-    const SpatialConvolution split(rank, rank.world,
-                                   {.grid = {2, 2},
-                                    .rows = 4,
-                                    .columns = 4,
-                                    .filter_rows = 3,
-                                    .filter_columns = 3,
-                                    .row_padding = 1,
-                                    .column_padding = 1});
-    const Tensor x = from_doubles(counted(16), {1, 1, 4, 4}, DType::F64, rank.device);
-    const Tensor ones =
-        from_doubles(std::vector<double>(9, 1), {1, 1, 3, 3}, DType::F64, rank.device);
-    Saved saved;
-    const Tensor y = split.forward(part_of(x, {{0, 4}, {0, 4}}, split.x_area()), ones, saved);
-    EXPECT_TRUE(numbers_are(fmt::format("2 x 2 ranks, rank {}: y", r), y, expected[r]));
-    const auto g = split.backward(y, ones, saved);
-    // The middle of the filter meets each x with its own y: 1 * 14 + 2 * 24 + .. + 16 * 54.
-    EXPECT_EQ(g.dfilters.values<double>()[4], 8500) << "rank " << r << ": dfilters in the middle";
-  });
-}
-
 const std::vector<RankGrid> kGrids{{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {2, 3}, {3, 3}};
 
 TEST(Halo, KeepsTheBitsOfTheUnsplitConvolution) {
@@ -248,28 +193,18 @@ TEST(Halo, KeepsTheBitsForDrawnSizes) {
   }
 }
 
-SpatialConvolution::Options square(const RankGrid& grid, Index rows, Index columns, Index filter) {
-  return {.grid = grid,
-          .rows = rows,
-          .columns = columns,
-          .filter_rows = filter,
-          .filter_columns = filter,
-          .row_padding = filter / 2,
-          .column_padding = filter / 2};
-}
-
 // Two rows a rank, and three more on each side: from two ranks behind each other.
 TEST(Halo, ReachesBeyondTheNeighbour) {
   for (const RankGrid& grid : {RankGrid{3, 1}, RankGrid{1, 3}, RankGrid{3, 3}})
     on_ranks(grid.size(),
-             [&](const Rank& rank) { expect_unsplit(rank, {.split = square(grid, 6, 7, 7)}); });
+             [&](const Rank& rank) { expect_unsplit(rank, {.split = same_size(grid, 6, 7, 7)}); });
 }
 
 TEST(Halo, WaitsForItsMessages) {
   for (const RankGrid& grid : {RankGrid{2, 1}, RankGrid{2, 2}, RankGrid{2, 3}})
     on_ranks(
         grid.size(),
-        [&](const Rank& rank) { expect_unsplit(rank, {.split = square(grid, 7, 9, 3)}); },
+        [&](const Rank& rank) { expect_unsplit(rank, {.split = same_size(grid, 7, 9, 3)}); },
         Messages::Late);
 }
 
@@ -321,9 +256,9 @@ TEST(Halo, SendsWhatIsReadAndNothingElse) {
   std::vector<SplitCase> cases;
   for (const RankGrid& grid : kGrids) {
     for (const Index filter : {1, 2, 3, 5})
-      cases.push_back({.split = square(grid, 13, 17, filter)});
+      cases.push_back({.split = same_size(grid, 13, 17, filter)});
     for (const Index stride : {2, 3}) {
-      cases.push_back({.split = square(grid, 14, 19, 3)});
+      cases.push_back({.split = same_size(grid, 14, 19, 3)});
       cases.back().split.row_stride = cases.back().split.column_stride = stride;
     }
   }
@@ -357,7 +292,7 @@ TEST(Halo, SendsOWCNBytesASide) {
   const auto sent_by = [&](const RankGrid& grid, int sender) {
     Index bytes = 0;
     on_ranks(grid.size(), [&](const Rank& rank) {
-      const SpatialConvolution split(rank, rank.world, square(grid, 12, 18, 2 * O + 1));
+      const SpatialConvolution split(rank, rank.world, same_size(grid, 12, 18, 2 * O + 1));
       const Area& own = split.x_area();
       const Tensor x({N, C, own.rows.count(), own.columns.count()}, DType::F32, rank.device);
       const Tensor w({1, C, 2 * O + 1, 2 * O + 1}, DType::F32, rank.device);

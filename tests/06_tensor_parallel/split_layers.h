@@ -17,6 +17,7 @@
 #include "common/nn/linear.h"
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
+#include "tests/support/drawn.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/same_run.h"
 #include "tests/support/tensors.h"
@@ -35,6 +36,16 @@ inline void on_groups(int size, const std::function<void(const Rank&, Communicat
     const auto tp = group_of(rank, size);
     f(rank, *tp);
   });
+}
+
+// All that tp has done: so many sums, of so many bytes together, and nothing else.
+inline void expect_all_reduces(Communicator& tp, std::int64_t calls, std::int64_t bytes) {
+  const CommStats stats = tp.stats();
+  EXPECT_EQ(stats[CommOp::AllReduce].calls, calls) << "sums over tp";
+  EXPECT_EQ(stats[CommOp::AllReduce].payload_bytes, bytes) << "bytes that are summed over tp";
+  std::int64_t all = 0;
+  for (const CommStats::Row& row : stats.rows) all += row.calls;
+  EXPECT_EQ(all, calls) << "operations of tp";
 }
 
 // Values of a parameter by global index, so that all splits have the same. Biases and norms start
@@ -63,25 +74,6 @@ struct Owned {
 
 using MakeLayer = std::function<std::unique_ptr<Layer>(const Rank&, Communicator& tp)>;
 
-// The parameters that a layer begins with are to the bit those of `serial`, which one rank makes.
-inline void expect_serial_values(const MakeLayer& serial, const MakeLayer& split,
-                                 const std::vector<int>& sizes) {
-  const auto values = [](int size, const MakeLayer& make) {
-    RunRecord record;
-    std::mutex mutex;
-    on_groups(size, [&](const Rank& rank, Communicator& tp) {
-      Owned owned(rank, make(rank, tp), 11);
-      owned.store.complete_grads();
-      RunRecord whole = gather_whole(rank, owned.store.parameters());
-      const std::lock_guard lock(mutex);
-      record = std::move(whole);
-    });
-    return record.weights;
-  };
-  const auto one = values(1, serial);
-  for (const int size : sizes) EXPECT_EQ(values(size, split), one) << size << " ranks";
-}
-
 // Whether a tensor's last dimension is split over the ranks.
 enum class Columns { Whole, Split };
 
@@ -89,6 +81,7 @@ struct LayerCase {
   MakeLayer make = {};
   Shape input = {}, output = {};  // of the whole
   Columns input_is = Columns::Whole, output_is = Columns::Whole;
+  std::int64_t words = 0;  // if any: the input is tokens, below that, and has no gradient
   Pass pass = {};
   bool deferred = false;  // weight gradients
 };
@@ -100,6 +93,25 @@ inline LayerCase serial(LayerCase c) {
     return std::make_unique<Linear>(rank, "layer", in, out, 0.3);
   };
   return c;
+}
+
+// The parameters that `split` begins with are to the bit those that one rank makes of `whole`.
+inline void expect_serial_values(const LayerCase& whole, const LayerCase& split,
+                                 const std::vector<int>& sizes) {
+  const auto values = [](int size, const LayerCase& c) {
+    RunRecord record;
+    std::mutex mutex;
+    on_groups(size, [&](const Rank& rank, Communicator& tp) {
+      Owned owned(rank, c.make(rank, tp), 11);
+      owned.store.complete_grads();
+      RunRecord gathered = gather_whole(rank, owned.store.parameters());
+      const std::lock_guard lock(mutex);
+      record = std::move(gathered);
+    });
+    return record.weights;
+  };
+  const auto one = values(1, whole);
+  for (const int size : sizes) EXPECT_EQ(values(size, split), one) << size << " ranks";
 }
 
 // Columns of rank r of t: what is its own of a whole tensor.
@@ -157,9 +169,9 @@ class Wholes {
   std::map<std::string, std::vector<double>> tensors_;
 };
 
-// Steps of forward, backward and SGD with momentum. Outputs and dx of every step are in the record
-// beside the gradients of the last.
-inline RunRecord run_layer(const LayerCase& c, int t, int groups = 2, int steps = 2) {
+// Two steps of forward, backward and SGD with momentum. Outputs and dx of every step are in the
+// record beside the gradients of the last.
+inline RunRecord run_layer(const LayerCase& c, int t, int groups = 2) {
   Wholes wholes;
   RunRecord record;
   std::mutex mutex;
@@ -169,7 +181,7 @@ inline RunRecord run_layer(const LayerCase& c, int t, int groups = 2, int steps 
         Owned owned(rank, c.make(rank, tp));
         for (const Parameter* p : owned.store.parameters()) move_a_little(*p);
         Sgd sgd(slices_of(owned.store.parameters()), {.momentum = 0.9, .weight_decay = 0.1});
-        for (int step = 0; step < steps; ++step) {
+        for (int step = 0; step < 2; ++step) {
           Pass pass = c.pass;
           pass.step += static_cast<std::uint64_t>(step);
           DeferredGrads deferred;
@@ -178,7 +190,11 @@ inline RunRecord run_layer(const LayerCase& c, int t, int groups = 2, int steps 
           owned.store.clear_grads();
           const std::string in_step = fmt::format(" of step {}", step);
           const Tensor y = owned.layer->forward(
-              drawn_tensor(rank, tp, c.input, c.input_is, "x" + in_step), saved, pass);
+              c.words == 0 ? drawn_tensor(rank, tp, c.input, c.input_is, "x" + in_step)
+                           : ids_tensor(random_ids(c.input.count(), c.words, "tokens" + in_step),
+                                        rank.device)
+                                 .reshaped(c.input),
+              saved, pass);
           wholes.add("output" + in_step, rank, tp, y, c.output, c.output_is);
           // Shared, as in a residual connection: the layer must leave it alone.
           const Tensor dy = drawn_tensor(rank, tp, c.output, c.output_is, "dy" + in_step);
@@ -186,7 +202,7 @@ inline RunRecord run_layer(const LayerCase& c, int t, int groups = 2, int steps 
           const Tensor dx = owned.layer->backward(dy.share(), saved, pass);
           EXPECT_TRUE(same_bits(dy, before)) << "backward changed a dy that others hold";
           EXPECT_EQ(saved.size(), 0u) << "backward pops what forward pushed";
-          wholes.add("dx" + in_step, rank, tp, dx, c.input, c.input_is);
+          if (c.words == 0) wholes.add("dx" + in_step, rank, tp, dx, c.input, c.input_is);
           deferred.run_all();
           sgd.step({.learning_rate = 0.5});
         }
@@ -197,6 +213,31 @@ inline RunRecord run_layer(const LayerCase& c, int t, int groups = 2, int steps 
       groups);
   record.gradients.insert(wholes.tensors().begin(), wholes.tensors().end());
   return record;
+}
+
+// `split` on groups of so many ranks leaves what `whole` leaves on one.
+inline void expect_serial(const LayerCase& whole, const LayerCase& split,
+                          const std::vector<int>& sizes, int groups = 2) {
+  const RunRecord one = run_layer(whole, 1, 1);
+  for (const int t : sizes)
+    EXPECT_TRUE(same_run(one, run_layer(split, t, groups), kSameRunF64))
+        << t << " ranks, " << split.input.to_string() << " to " << split.output.to_string();
+}
+
+// The same of linear layers whose sizes are drawn; t divides the outputs, or inputs that are split.
+inline void expect_serial_for_drawn_sizes(
+    const char* name, Columns input_is,
+    const std::function<LayerCase(std::int64_t in, std::int64_t out, const Shape& rows)>& case_of) {
+  for (const int t : {2, 3, 7}) {
+    const auto size = [&](const char* what, std::int64_t most) {
+      return drawn(fmt::format("{} of {} on {} ranks", what, name, t), 1, most);
+    };
+    const std::int64_t whole = size("columns", 20), split = t * size("split columns", 6);
+    const Shape rows{size("samples", 3), size("tokens", 5)};
+    const LayerCase c =
+        input_is == Columns::Split ? case_of(split, whole, rows) : case_of(whole, split, rows);
+    expect_serial(serial(c), c, {t});
+  }
 }
 
 }  // namespace aisc::split

@@ -8,8 +8,6 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -133,13 +131,14 @@ TEST(VocabParallelEmbedding, FindsEveryWordOnAnyNumberOfRanks) {
 TEST(VocabParallelEmbedding, SumsOnceAndSendsNothingElse) {
   split::on_groups(3, [](const Rank& rank, Communicator& tp) {
     const Lookup lookup(rank, tp, config_of(9, 1, 5));
-    EXPECT_EQ(lookup({1, 8, 3, 3}).shape(), (Shape{1, 4, 5}));
-    const CommStats stats = tp.stats();
-    EXPECT_EQ(stats[CommOp::AllReduce].calls, 1) << "sums in forward";
-    EXPECT_EQ(stats[CommOp::AllReduce].payload_bytes, 4 * 5 * 8) << "bytes: x, in F64";
-    std::int64_t calls = 0;
-    for (const CommStats::Row& row : stats.rows) calls += row.calls;
-    EXPECT_EQ(calls, 1) << "operations of tp";
+    const Tensor x = lookup({1, 8, 3, 3});
+    EXPECT_EQ(x.shape(), (Shape{1, 4, 5}));
+    split::expect_all_reduces(tp, 1, 4 * 5 * 8);  // x, in F64
+    // Each rank has the gradients of its rows.
+    Saved saved;
+    saved.push(ids_tensor({1, 8, 3, 3}, rank.device).reshaped({1, 4}));
+    EXPECT_FALSE(lookup.owned.layer->backward(x.clone(), saved, {}));
+    split::expect_all_reduces(tp, 1, 4 * 5 * 8);
   });
 }
 
@@ -147,69 +146,37 @@ TEST(VocabParallelEmbedding, SumsOnceAndSendsNothingElse) {
 TEST(VocabParallelEmbedding, SaysWhichTokenIsNoWord) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
     const Lookup lookup(rank, tp, config_of(5));
-    EXPECT_EQ(message_of([&] {
-                lookup({4, 5});
-              }),
-              "embedding: id[1] is 5, expected 0 <= id < 5")
-        << "rank " << tp.rank();
-    EXPECT_EQ(message_of([&] {
-                lookup({-1, 0});
-              }),
-              "embedding: id[0] is -1, expected 0 <= id < 5")
-        << "rank " << tp.rank();
+    const auto says = [&](const Ids& ids) { return message_of([&] { lookup(ids); }); };
+    EXPECT_EQ(says({4, 5}), "embedding: id[1] is 5, expected 0 <= id < 5");
+    EXPECT_EQ(says({-1, 0}), "embedding: id[0] is -1, expected 0 <= id < 5");
   });
 }
 
-using split::MakeLayer;
-
-// Two steps of SGD; outputs are among the gradients of the record.
-RunRecord train(int t, Index words, const MakeLayer& make) {
-  RunRecord record;
-  std::mutex mutex;
-  split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
-    split::Owned owned(rank, make(rank, tp));
-    Sgd sgd(slices_of(owned.store.parameters()), {.momentum = 0.9, .weight_decay = 0.1});
-    std::vector<double> outputs;
-    for (int step = 0; step < 2; ++step) {
-      const std::string in_step = fmt::format(" of step {}", step);
-      Saved saved;
-      owned.store.clear_grads();
-      const Tensor x = owned.layer->forward(
-          ids_tensor(random_ids(12, words, "tokens" + in_step), rank.device).reshaped({2, 6}),
-          saved, {});
-      const std::vector<double> values = to_doubles(x);
-      outputs.insert(outputs.end(), values.begin(), values.end());
-      const CommStats before = tp.stats();
-      EXPECT_FALSE(owned.layer->backward(
-          random_tensor(x.shape(), DType::F64, rank.device, "dx" + in_step), saved, {}));
-      EXPECT_EQ(tp.stats()[CommOp::AllReduce].calls, before[CommOp::AllReduce].calls)
-          << "backward sums nothing: each rank has the gradients of its rows";
-      sgd.step({.learning_rate = 0.5});
-    }
-    RunRecord whole = gather_whole(rank, owned.store.parameters());
-    whole.gradients["outputs"] = outputs;
-    const std::lock_guard lock(mutex);
-    record = std::move(whole);
+// (2, 6) tokens to vectors, of the whole table or of parts of it.
+split::LayerCase embedding_case(const GptConfig& config, split::MakeLayer make) {
+  return {.make = std::move(make),
+          .input = {2, 6},
+          .output = {2, 6, config.width},
+          .words = config.vocabulary};
+}
+split::LayerCase whole_case(const GptConfig& config) {
+  return embedding_case(config, [=](const Rank& rank, Communicator&) {
+    return std::make_unique<Embedding>(
+        rank, token_table(config.vocabulary, config.table_rows(), config.width), DType::F64);
   });
-  return record;
+}
+split::LayerCase split_case(const GptConfig& config) {
+  return embedding_case(config, [=](const Rank& rank, Communicator& tp) {
+    return std::make_unique<VocabParallelEmbedding>(rank, tp, part_of_table(tp, config),
+                                                    DType::F64);
+  });
 }
 
 TEST(VocabParallelEmbedding, TrainsItsRowsAsOneRankTrainsAll) {
   for (const auto& [words, multiple] : {std::pair<Index, Index>{13, 1}, {13, 8}, {5, 16}}) {
     const GptConfig config = config_of(words, multiple, 3);
-    const RunRecord one = train(1, words, [&](const Rank& rank, Communicator&) {
-      return std::make_unique<Embedding>(
-          rank, token_table(config.vocabulary, config.table_rows(), config.width), DType::F64);
-    });
-    for (const int t : {1, 2, 3, 4})
-      EXPECT_TRUE(same_run(one,
-                           train(t, words,
-                                 [&](const Rank& rank, Communicator& tp) {
-                                   return std::make_unique<VocabParallelEmbedding>(
-                                       rank, tp, part_of_table(tp, config), DType::F64);
-                                 }),
-                           kSameRunF64))
-          << words << " words in " << config.table_rows() << " rows on " << t << " ranks";
+    SCOPED_TRACE(fmt::format("{} words in {} rows", words, config.table_rows()));
+    split::expect_serial(whole_case(config), split_case(config), {1, 2, 3, 4});
   }
 }
 
@@ -234,35 +201,27 @@ TEST(VocabParallelTableGiven, PartsByHand) {
 }
 
 TEST(VocabParallelTableGiven, StartsWithTheValuesOfTheWhole) {
-  split::expect_serial_values(
-      [](const Rank& rank, Communicator&) {
-        return std::make_unique<Embedding>(rank, token_table(13, 16, 3), DType::F64);
-      },
-      [](const Rank& rank, Communicator& tp) {
-        return std::make_unique<VocabParallelEmbedding>(
-            rank, tp, part_of_table(tp, config_of(13, 8, 3)), DType::F64);
-      },
-      {1, 2, 3, 4, 7});
+  const GptConfig config = config_of(13, 8, 3);
+  split::expect_serial_values(whole_case(config), split_case(config), {1, 2, 3, 4, 7});
 }
 
 // Logits of 11 words in 12 rows, and their gradients.
 TEST(VocabParallelHeadGiven, IsTheSerialHead) {
   const GptConfig config = config_of(11, 12, 5);
-  split::LayerCase c{.make =
-                         [&](const Rank& rank, Communicator&) {
-                           return std::make_unique<TiedHead>(rank, token_table(11, 12, 5));
-                         },
-                     .input = {2, 3, 5},
-                     .output = {2, 3, 12},
-                     .output_is = split::Columns::Split};
-  const RunRecord one = split::run_layer(c, 1, 1);
-  c.make = [&](const Rank& rank, Communicator& tp) {
+  split::LayerCase whole{.make =
+                             [&](const Rank& rank, Communicator&) {
+                               return std::make_unique<TiedHead>(rank, token_table(11, 12, 5));
+                             },
+                         .input = {2, 3, 5},
+                         .output = {2, 3, 12},
+                         .output_is = split::Columns::Split};
+  split::LayerCase head = whole;
+  head.make = [&](const Rank& rank, Communicator& tp) {
     return std::make_unique<VocabParallelHead>(rank, tp, part_of_table(tp, config));
   };
   for (const bool deferred : {false, true}) {
-    c.deferred = deferred;
-    for (const int t : {1, 2, 3, 4})
-      EXPECT_TRUE(same_run(one, split::run_layer(c, t), kSameRunF64)) << t << " ranks";
+    head.deferred = deferred;
+    split::expect_serial(whole, head, {1, 2, 3, 4});
   }
 }
 

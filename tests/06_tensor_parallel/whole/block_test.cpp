@@ -56,27 +56,19 @@ void expect_serial(const PartCase& p) {
     };
     return c;
   };
-  const RunRecord one = split::run_layer(case_of(false), 1, 1);
-  for (const int t : {1, 2, 3, 4})
-    EXPECT_TRUE(same_run(one, split::run_layer(case_of(true), t, p.groups), kSameRunF64))
-        << p.name << " on " << t << " ranks";
+  SCOPED_TRACE(p.name);
+  split::expect_serial(case_of(false), case_of(true), {1, 2, 3, 4}, p.groups);
 }
 
 const Pass kLater{.step = 9, .first_sample = 3, .tokens = {.first = 2}};
 
-TEST(ParallelBlock, MlpIsTheSerialOne) {
-  expect_serial({&GptParts::mlp, "mlp"});
-  expect_serial({&GptParts::mlp, "mlp", kLater});
-}
-
-TEST(ParallelBlock, AttentionIsTheSerialOne) {
-  expect_serial({&GptParts::attention, "attention"});
-  expect_serial({&GptParts::attention, "attention", kLater});
-}
-
-TEST(ParallelBlock, BlockIsTheSerialOne) {
+TEST(ParallelBlock, MlpAttentionAndBlockAreTheSerialOnes) {
+  for (const Pass& pass : {Pass{}, kLater}) {
+    expect_serial({&GptParts::mlp, "mlp", pass});
+    expect_serial({&GptParts::attention, "attention", pass});
+    expect_serial({&GptParts::block, "blocks.0", pass});
+  }
   expect_serial({.part = &GptParts::block, .name = "blocks.0", .groups = 2});
-  expect_serial({&GptParts::block, "blocks.0", kLater});
 }
 
 TEST(ParallelBlock, BlockWithDeferredWeightGradientsIsTheSerialOne) {
@@ -150,18 +142,26 @@ TEST(ParallelBlock, FAndGAroundSerialLayersAreTheMlp) {
   for (const int t : {2, 3, 4}) EXPECT_TRUE(same_run(one, run(t), kSameRunF64)) << t << " ranks";
 }
 
+struct OwnedModel {
+  OwnedModel(const Rank& rank, const GptConfig& config, const GptParts& parts)
+      : model(make_gpt(rank, config, parts)),
+        store(rank.device, make_units(model),
+              {.value_dtype = DType::F64, .grad_dtype = DType::F64}) {
+    store.initialize(3);
+    for (const Parameter* p : store.parameters()) split::move_a_little(*p);
+  }
+  Model model;
+  ParameterStore store;
+};
+
 // Two steps of two micro-batches; what is not split is the same on all ranks, to the bit.
 RunRecord run_model(int t, const std::function<GptParts(Communicator&)>& parts_over) {
   const GptConfig config = config_of_block();
   RunRecord record;
   std::mutex mutex;
   split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
-    const GptParts parts = parts_over(tp);
-    const Model model = make_gpt(rank, config, parts);
-    ParameterStore store(rank.device, make_units(model),
-                         {.value_dtype = DType::F64, .grad_dtype = DType::F64});
-    store.initialize(3);
-    for (const Parameter* p : store.parameters()) split::move_a_little(*p);
+    OwnedModel owned(rank, config, parts_over(tp));
+    auto& [model, store] = owned;
     Sgd sgd(slices_of(store.parameters()), {.momentum = 0.9});
     std::vector<double> losses;
     for (std::uint64_t step = 0; step < 2; ++step) {
@@ -212,16 +212,11 @@ TEST(ParallelBlock, GrowsASequenceAsTheSerialModelDoes) {
   const auto logits = [&](int t, const std::function<GptParts(Communicator&)>& parts_over) {
     split::Wholes wholes;
     split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
-      const GptParts parts = parts_over(tp);
-      const Model model = make_gpt(rank, config, parts);
-      ParameterStore store(rank.device, make_units(model),
-                           {.value_dtype = DType::F64, .grad_dtype = DType::F64});
-      store.initialize(3);
-      for (const Parameter* p : store.parameters()) split::move_a_little(*p);
+      const OwnedModel owned(rank, config, parts_over(tp));
       KeyValueCache cache(5);
       for (const std::int64_t tokens : {3, 1, 1}) {
         const Tensor last =
-            forward_cached(model, random_tokens(rank.device, 2, tokens, 13, 1), cache);
+            forward_cached(owned.model, random_tokens(rank.device, 2, tokens, 13, 1), cache);
         wholes.add(fmt::format("logits behind {} tokens", cache.length()), rank, tp, last,
                    last.shape(), split::Columns::Whole);
       }

@@ -4,8 +4,6 @@
 
 #include "06_tensor_parallel/more/naive_splits.h"
 #include "06_tensor_parallel/parallel_block.h"
-#include "06_tensor_parallel/vocab_parallel_loss.h"
-#include "06_tensor_parallel/vocab_parallel_table.h"
 #include "common/nn/driver.h"
 #include "common/train/recompute.h"
 #include "tests/06_tensor_parallel/split_layers.h"
@@ -48,25 +46,32 @@ Sent operator-(const CommStats& after, const CommStats& before) {
 struct Both {
   Sent forward, backward;
 };
-Both both_of(int t, const PartsOver& parts_over, GptParts::Make GptParts::*part) {
-  const GptConfig config{.layers = 1, .heads = kHeads, .width = kWidth, .dtype = DType::F64};
+Both both_of(int t,
+             const std::function<void(const Rank&, const std::function<void()>& between)>& run) {
   Both both;
   launch(late(t), [&](const Rank& rank) {
-    Communicator& tp = rank.world;
-    tp.use_plans(default_plans());
-    const GptParts parts = parts_over(tp);
+    rank.world.use_plans(default_plans());
+    const CommStats at_first = rank.world.stats();
+    CommStats between;
+    run(rank, [&] { between = rank.world.stats(); });
+    if (rank.world.rank() == 0) both = {between - at_first, rank.world.stats() - between};
+  });
+  return both;
+}
+
+Both both_of_part(int t, const PartsOver& parts_over, GptParts::Make GptParts::*part) {
+  const GptConfig config{.layers = 1, .heads = kHeads, .width = kWidth, .dtype = DType::F64};
+  return both_of(t, [&](const Rank& rank, const auto& between) {
+    const GptParts parts = parts_over(rank.world);
     split::Owned owned(rank, (parts.*part)({rank, "part", config, parts}));
     const auto tensor = [&] {
       return random_tensor({kSamples, kTokens, kWidth}, DType::F64, rank.device, "x");
     };
     Saved saved;
-    const CommStats at_first = tp.stats();
     owned.layer->forward(tensor(), saved, {});
-    const CommStats between = tp.stats();
+    between();
     owned.layer->backward(tensor(), saved, {});
-    if (tp.rank() == 0) both = {between - at_first, tp.stats() - between};
   });
-  return both;
 }
 
 constexpr int kRanks[] = {1, 2, 3, 4};
@@ -75,7 +80,7 @@ GptParts parts_in_parts(Communicator& tp) { return tensor_parallel_parts(tp); }
 
 TEST(TensorParallelCounts, ABlockSumsTwiceForwardAndTwiceBackward) {
   for (const int t : kRanks) {
-    const Both both = both_of(t, parts_in_parts, &GptParts::block);
+    const Both both = both_of_part(t, parts_in_parts, &GptParts::block);
     for (const Sent& s : {both.forward, both.backward}) {
       EXPECT_EQ(s.all_reduces, 2) << t << " ranks";
       EXPECT_EQ(s.reduced, 2 * kTensor) << t << " ranks: of b s h elements each";
@@ -94,8 +99,8 @@ TEST(TensorParallelCounts, RowsFirstNeedsTwoSumsInPlaceOfOne) {
     return parts;
   };
   for (const int t : kRanks) {
-    const Both columns = both_of(t, parts_in_parts, &GptParts::mlp);
-    const Both rows = both_of(t, rows_first, &GptParts::mlp);
+    const Both columns = both_of_part(t, parts_in_parts, &GptParts::mlp);
+    const Both rows = both_of_part(t, rows_first, &GptParts::mlp);
     EXPECT_EQ(columns.forward.all_reduces, 1);
     EXPECT_EQ(columns.forward.reduced, kTensor);
     EXPECT_EQ(rows.forward.all_reduces, 2);
@@ -109,7 +114,7 @@ TEST(TensorParallelCounts, RowsFirstNeedsTwoSumsInPlaceOfOne) {
 
 TEST(TensorParallelCounts, TheStraightSplitSendsAlmostThreeTimesAsMuch) {
   for (const int t : kRanks) {
-    const Both both = both_of(t, straight_parts, &GptParts::block);
+    const Both both = both_of_part(t, straight_parts, &GptParts::block);
     EXPECT_EQ(both.forward.all_gathers, 4) << "behind each of the four products";
     EXPECT_EQ(both.forward.gathered * t, (3 + 1 + 4 + 1) * kTensor);
     EXPECT_EQ(both.forward.all_reduces + both.forward.others, 0);
@@ -121,37 +126,28 @@ TEST(TensorParallelCounts, TheStraightSplitSendsAlmostThreeTimesAsMuch) {
   }
 }
 
-// 13 words in 16 rows, on ranks of 5 or 6 of them.
-GptConfig of_layers(std::int64_t layers) {
-  return {.layers = layers,
-          .heads = kHeads,
-          .width = kWidth,
-          .context = kTokens,
-          .vocabulary = 13,
-          .vocabulary_multiple = 16,
-          .dtype = DType::F64};
-}
-
 constexpr std::int64_t kLayers = 3;
 
+// 13 words in 16 rows, on ranks of 5 or 6 of them.
 Both both_of_model(int t, const PartsOver& parts_over) {
-  Both both;
-  launch(late(t), [&](const Rank& rank) {
-    Communicator& tp = rank.world;
-    tp.use_plans(default_plans());
-    const Model model = make_gpt(rank, of_layers(kLayers), parts_over(tp));
+  const GptConfig config{.layers = kLayers,
+                         .heads = kHeads,
+                         .width = kWidth,
+                         .context = kTokens,
+                         .vocabulary = 13,
+                         .vocabulary_multiple = 16,
+                         .dtype = DType::F64};
+  return both_of(t, [&](const Rank& rank, const auto& between) {
+    const Model model = make_gpt(rank, config, parts_over(rank.world));
     ParameterStore store(rank.device, make_units(model),
                          {.value_dtype = DType::F64, .grad_dtype = DType::F64});
     store.initialize(1);
     std::vector<Saved> saved(model.layers.size());
-    const CommStats at_first = tp.stats();
     const Tensor tokens = Tensor::zeros({kSamples, kTokens}, DType::I32, rank.device);
     Tensor x = forward_layers(model, tokens.share(), saved, {});
-    const CommStats between = tp.stats();
+    between();
     backward_layers(model, std::move(x), saved, {});
-    if (tp.rank() == 0) both = {between - at_first, tp.stats() - between};
   });
-  return both;
 }
 
 // One sum more behind the embedding, and one behind the head.
@@ -174,33 +170,6 @@ TEST(TensorParallelCounts, ARecomputedBlockSumsSixTimes) {
   EXPECT_EQ(both.forward.all_reduces, 2 * kLayers + 1);
   EXPECT_EQ(both.backward.all_reduces, (2 + 2) * kLayers + 1);
   EXPECT_EQ(both.forward.reduced + both.backward.reduced, (6 * kLayers + 2) * kTensor);
-}
-
-// A maximum and a sum a token, and the sum of all losses: not V logits a token.
-TEST(TensorParallelCounts, TheLossSendsTwoNumbersAToken) {
-  constexpr std::int64_t kN = kSamples * kTokens;
-  for (const int t : kRanks) {
-    Both both;
-    launch(late(t), [&](const Rank& rank) {
-      Communicator& tp = rank.world;
-      const GptConfig config = of_layers(1);
-      const Parameter table = part_of_table(tp, config);
-      const VocabParallelCrossEntropy loss(rank, tp, part_of_vocabulary(table), config.vocabulary);
-      Saved saved;
-      const CommStats at_first = tp.stats();
-      loss.forward(
-          random_tensor({kSamples, kTokens, table.shape[0]}, DType::F64, rank.device, "logits"),
-          Tensor::zeros({kSamples, kTokens}, DType::I32, rank.device), saved);
-      const CommStats between = tp.stats();
-      loss.backward(saved, 1);
-      if (tp.rank() == 0) both = {between - at_first, tp.stats() - between};
-    });
-    EXPECT_EQ(both.forward.all_reduces, 3) << t << " ranks";
-    EXPECT_EQ(both.forward.reduced, 2 * kN + 1) << t << " ranks: numbers of 8 bytes";
-    EXPECT_EQ(both.forward.all_gathers + both.forward.others, 0) << t << " ranks";
-    EXPECT_EQ(both.backward.all_reduces + both.backward.all_gathers + both.backward.others, 0)
-        << t << " ranks: the gradient needs nothing more";
-  }
 }
 
 }  // namespace

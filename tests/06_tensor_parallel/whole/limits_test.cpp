@@ -4,14 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 
 #include "06_tensor_parallel/parallel_block.h"
 #include "06_tensor_parallel/split_step.h"
 #include "common/model/emulated_device.h"
 #include "common/nn/driver.h"
 #include "common/nn/parameter_store.h"
-#include "tests/support/message_of.h"
 
 namespace aisc {
 namespace {
@@ -231,14 +229,6 @@ TEST(MegatronOne, ScalesStronglyBetterThanPublished) {
     EXPECT_GE(alone / seconds(gpus), published) << gpus << " GPUs";
     EXPECT_LE(alone / seconds(gpus), 1.35 * published) << gpus << " GPUs";
   }
-}
-
-// What cannot be divided is said before anything runs.
-TEST(SplitStep, RefusesHeadsThatDoNotDivide) {
-  EXPECT_EQ(message_of([] {
-              run_step(find_machine("dgx-2"), small(DType::F32), {.ranks = 8, .blocks = kBlocks});
-            }),
-            "blocks.1.attention: 12 heads over 8 ranks of world: expected a multiple of 8");
 }
 
 }  // namespace

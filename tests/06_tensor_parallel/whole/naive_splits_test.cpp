@@ -1,15 +1,12 @@
-// The other splits compute the same; and the one that would not.
+// The other splits compute the same.
 #include "06_tensor_parallel/more/naive_splits.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "06_tensor_parallel/parallel_block.h"
 #include "tests/06_tensor_parallel/split_layers.h"
 #include "tests/support/message_of.h"
-#include "tests/support/numbers.h"
 
 namespace aisc {
 namespace {
@@ -29,10 +26,8 @@ void expect_naive_is_serial(const std::function<GptParts(Communicator&)>& parts_
                             .input = {2, 5, 12},
                             .output = {2, 5, 12}};
   };
-  const RunRecord one = split::run_layer(case_of([](Communicator&) { return gpt2_parts(); }), 1, 1);
-  for (const int t : {1, 2, 3, 4})
-    EXPECT_TRUE(same_run(one, split::run_layer(case_of(parts_over), t), kSameRunF64))
-        << t << " ranks";
+  const split::LayerCase whole = case_of([](Communicator&) { return gpt2_parts(); });
+  split::expect_serial(whole, case_of(parts_over), {1, 2, 3, 4});
 }
 
 GptParts rows_first_parts(Communicator& tp) {
@@ -50,28 +45,6 @@ TEST(NaiveSplits, StraightIsTheSerialBlock) {
   expect_naive_is_serial(straight_parts, &GptParts::block);
 }
 
-double gelu(double x) {
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
-}
-
-// Shares 1 and -1 of a hidden value 0: GELU(0) is 0, GELU(1) + GELU(-1) is 0.841 - 0.159 = 0.682.
-TEST(NaiveSplits, GeluOfTheSumIsNotTheSumOfGelus) {
-  split::on_groups(2, [](const Rank& rank, Communicator& tp) {
-    const bool first = tp.rank() == 0;
-    const auto shares = [&] {
-      return from_doubles(first ? std::vector{1.0, 2.0} : std::vector{-1.0, 1.0}, {2}, DType::F64,
-                          rank.device);
-    };
-    const Tensor right = gelu_of_sum(tp, shares()), wrong = sum_of_gelus(tp, shares());
-    EXPECT_TRUE(numbers_are("GELU of the sum", right, {0, gelu(3)}));
-    EXPECT_TRUE(numbers_are("sum of GELUs", wrong, {gelu(1) + gelu(-1), gelu(2) + gelu(1)}));
-    EXPECT_NEAR(to_doubles(wrong)[0], 0.682, 5e-4);
-    EXPECT_NEAR(to_doubles(right)[1], 2.996, 5e-4);
-    EXPECT_NEAR(to_doubles(wrong)[1], 2.796, 5e-4);
-    EXPECT_EQ(tp.stats()[CommOp::AllReduce].calls, 2) << "both sum once";
-  });
-}
-
 TEST(NaiveSplits, SayWhatDoesNotDivide) {
   const GptConfig config{.layers = 1, .heads = 1, .width = 9};
   split::on_groups(
@@ -81,15 +54,11 @@ TEST(NaiveSplits, SayWhatDoesNotDivide) {
         const auto says = [](const char* part) {
           return fmt::format("{}: 9 columns over 2 ranks of tp: expected a multiple of 2", part);
         };
-        EXPECT_EQ(message_of([&] {
-                    rows_first_mlp({rank, "mlp", config, straight}, tp);
-                  }),
-                  says("mlp"));
-        EXPECT_EQ(message_of([&] { straight.mlp({rank, "mlp", config, straight}); }), says("mlp"));
-        EXPECT_EQ(message_of([&] {
-                    straight.attention({rank, "attention", config, straight});
-                  }),
-                  says("attention"));
+        const GptParts::Wanted mlp{rank, "mlp", config, straight};
+        EXPECT_EQ(message_of([&] { rows_first_mlp(mlp, tp); }), says("mlp"));
+        EXPECT_EQ(message_of([&] { straight.mlp(mlp); }), says("mlp"));
+        const GptParts::Wanted attention{rank, "attention", config, straight};
+        EXPECT_EQ(message_of([&] { straight.attention(attention); }), says("attention"));
       },
       1);
 }

@@ -23,39 +23,24 @@ namespace {
 
 constexpr std::int64_t kRows = 8, kIn = 16, kOwn = 64;
 
-using MakeLayer = std::function<std::unique_ptr<Layer>(const Rank&)>;
-
-split::Times backward_times(const Machine& machine, int ranks, const MakeLayer& make) {
-  split::Times times;
-  launch(on_machine(machine, ranks), [&](const Rank& rank) {
-    split::Owned owned(rank, make(rank));
-    Saved saved;
-    Tensor y =
-        owned.layer->forward(Tensor::zeros({1, kRows, kIn}, DType::F64, rank.device), saved, {});
-    const split::Times own =
-        split::times_of(machine, rank, [&] { owned.layer->backward(std::move(y), saved, {}); });
-    if (rank.world.rank() == 0) times = own;
-  });
-  return times;
-}
-
 // f in front of a layer that knows nothing of ranks sums dx when all is computed.
 TEST(TensorParallelOverlap, FInFrontOfALayerExposesWhatTheParallelLayerHides) {
-  const MakeLayer apart = [](const Rank& rank) {
+  const auto apart = [](const Rank& rank) {
     return in_sequence(rank, "layer",
                        std::make_unique<ConjugateLayer>(rank, rank.world, "f", Conjugate::F),
                        std::make_unique<Linear>(rank, "layer", kIn, kOwn));
   };
-  const MakeLayer beside = [](const Rank& rank) {
+  const auto beside = [](const Rank& rank) {
     return std::make_unique<ColumnParallelLinear>(rank, rank.world, "layer", kIn,
                                                   kOwn * rank.world.size());
   };
+  const Shape x{1, kRows, kIn};
   for (const int ranks : {2, 3, 4})
     for (const double link : {split::kFastLink, split::kSlowLink}) {
       const Machine machine = split::by_hand_machine(link);
       const double sum = split::all_reduce_seconds(machine, ranks, kRows * kIn);
-      const split::Times before = backward_times(machine, ranks, apart);
-      const split::Times after = backward_times(machine, ranks, beside);
+      const split::Times before = split::backward_times(machine, ranks, x, apart);
+      const split::Times after = split::backward_times(machine, ranks, x, beside);
       ASSERT_EQ(before.operations, after.operations) << "dx, db and dW";
       const double hides = after.operations[1] + after.operations[2];
       EXPECT_EQ(before.all - before.computing(), sum) << ranks << " ranks: exposed, all of it";
@@ -70,14 +55,7 @@ using Logged = std::function<void(const std::function<void()>& call)>;
 // What each of two ranks does in that call, in its order, copies apart.
 std::vector<split::EventLog> logs_of_two_ranks(
     const std::function<void(const Rank&, const Logged&)>& body) {
-  std::vector<split::EventLog> logs(2);
-  LaunchOptions options{.ranks = 2, .bind = false};
-  options.internals.decorate = [&](std::unique_ptr<Communicator> inner) {
-    split::EventLog& log = logs[static_cast<std::size_t>(inner->rank())];
-    return std::make_unique<split::LoggedComm>(std::move(inner), log);
-  };
-  launch(options, [&](const Rank& rank) {
-    split::EventLog& log = logs[static_cast<std::size_t>(rank.world.rank())];
+  return split::logs_of(2, [&](const Rank& rank, split::EventLog& log) {
     body(rank, [&](const std::function<void()>& call) {
       log.clear();
       split::listen(rank.device, log);
@@ -86,7 +64,6 @@ std::vector<split::EventLog> logs_of_two_ranks(
       std::erase(log, "copy");
     });
   });
-  return logs;
 }
 
 // Of a block's backward: both sums begin before a product and are over behind it. In front of each
@@ -101,28 +78,11 @@ TEST(TensorParallelOverlap, BothSumsOfABlockRunBesideAProduct) {
     logged([&] { owned.layer->backward(std::move(y), saved, {}); });
   });
   const std::string begins = "all_reduce of 12 begins", over = "all_reduce of 12 is over";
+  const split::EventLog row{"matmul", "add_bias_backward", "matmul"};                   // project
+  const split::EventLog column{"matmul", begins, "add_bias_backward", "matmul", over};  // fc, qkv
+  const split::EventLog norm{"layer_norm_backward", "add"}, core{"causal_attention_backward"};
   for (const split::EventLog& log : logs)
-    EXPECT_EQ(log, (split::EventLog{"matmul",
-                                    "add_bias_backward",
-                                    "matmul",  // project
-                                    "matmul",
-                                    begins,
-                                    "add_bias_backward",
-                                    "matmul",
-                                    over,  // fc
-                                    "layer_norm_backward",
-                                    "add",  //
-                                    "matmul",
-                                    "add_bias_backward",
-                                    "matmul",                     // project
-                                    "causal_attention_backward",  //
-                                    "matmul",
-                                    begins,
-                                    "add_bias_backward",
-                                    "matmul",
-                                    over,  // qkv
-                                    "layer_norm_backward",
-                                    "add"}));
+    EXPECT_EQ(log, split::joined({row, column, norm, row, core, column, norm}));
 }
 
 // Of the head, too: dx of this rank's words, and beside its sum the table's gradient.
@@ -145,14 +105,7 @@ TEST(TensorParallelOverlap, TheSumOfTheHeadRunsBesideTheTablesProduct) {
 // Of an image in parts: the filters' gradients are summed beside the halo of dy and dx.
 TEST(TensorParallelOverlap, TheSumOfFiltersRunsBesideTheInputsGradient) {
   const auto logs = logs_of_two_ranks([&](const Rank& rank, const Logged& logged) {
-    const SpatialConvolution convolution(rank, rank.world,
-                                         {.grid = {2, 1},
-                                          .rows = 6,
-                                          .columns = 4,
-                                          .filter_rows = 3,
-                                          .filter_columns = 3,
-                                          .row_padding = 1,
-                                          .column_padding = 1});
+    const SpatialConvolution convolution(rank, rank.world, same_size({2, 1}, 6, 4, 3));
     const Tensor filters = Tensor::zeros({5, 2, 3, 3}, DType::F64, rank.device);
     Saved saved;
     const Tensor y =
@@ -162,24 +115,6 @@ TEST(TensorParallelOverlap, TheSumOfFiltersRunsBesideTheInputsGradient) {
   for (const split::EventLog& log : logs)
     EXPECT_EQ(log, (split::EventLog{"convolution_filter_gradient", "all_reduce of 90 begins",
                                     "convolution_input_gradient", "all_reduce of 90 is over"}));
-}
-
-// Without numbers, at a paper's size: the same program.
-TEST(TensorParallelOverlap, RunsWithoutNumbers) {
-  const GptConfig config{.layers = 40, .heads = 16, .width = 1536, .dtype = DType::BF16};
-  const Machine machine = find_machine("dgx-a100");
-  double seconds = 0;
-  launch(on_machine(machine, 8, {.meta = true}), [&](const Rank& rank) {
-    const GptParts parts = tensor_parallel_parts(rank.world);
-    const auto block = parts.block({rank, "blocks.0", config, parts});
-    ParameterStore store(rank.device, block->units(), {.value_dtype = DType::BF16});
-    Saved saved;
-    Tensor y = block->forward(Tensor({8, 1024, 1536}, DType::BF16, rank.device), saved, {});
-    block->backward(std::move(y), saved, {});
-    if (rank.world.rank() == 0) seconds = rank.clock.now();
-    EXPECT_EQ(rank.world.stats()[CommOp::AllReduce].calls, 4);
-  });
-  EXPECT_GT(seconds, 0);
 }
 
 }  // namespace

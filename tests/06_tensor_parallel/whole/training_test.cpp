@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "06_tensor_parallel/parallel_block.h"
 #include "tests/support/serial_run.h"
@@ -20,15 +19,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallel, ::testing::Values(2, 3, 4, 6));
 
 TEST_P(TensorParallel, LeavesWhatOneRankLeaves) {
   const TrainConfig config = config_of(GetParam());
-  EXPECT_TRUE(same_steps(serial_steps(config),
-                         run_layout({.ranks = config.tp}, config, 3, tensor_parallel())));
-}
-
-TEST_P(TensorParallel, LeavesItInVirtualTimeToo) {
-  const TrainConfig config = config_of(GetParam());
-  EXPECT_TRUE(same_steps(
-      serial_steps(config),
-      run_layout({.ranks = config.tp, .virtual_time = true}, config, 3, tensor_parallel())));
+  const std::vector<RunRecord> one = serial_steps(config);
+  for (const bool virtual_time : {false, true})
+    EXPECT_TRUE(same_steps(one, run_layout({.ranks = config.tp, .virtual_time = virtual_time},
+                                           config, 3, tensor_parallel())))
+        << (virtual_time ? "in virtual time" : "by the wall's clock");
 }
 
 TEST_P(TensorParallel, RecomputesWhatItIsAskedTo) {
