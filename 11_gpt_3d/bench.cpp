@@ -85,7 +85,7 @@ double bubble_of(const Form& form, std::int64_t micro_batches) {
   return bubble_of_total(simulate(schedule, {{1, 1, 1}}));
 }
 
-// Of rank 0: the measured steps; the rest is of the last of them.
+// Of rank 0: the measured steps, of all rounds; the rest is of the last of them.
 struct Measured {
   std::vector<double> seconds, exposed, under_way, others;
   Ledger ledger;
@@ -100,8 +100,8 @@ double seconds_of_others() {
 
 enum class Step { Counted, Timed };  // a timed one after another, which warms up
 
-Measured measure(const Form& form, Size size, TokenView text, Step step) {
-  Measured m;
+// Adds one more step to `m`.
+void measure(const Form& form, Size size, TokenView text, Step step, Measured& m) {
   const Options options = options_of(form, size);
   const StepParts parts = step_of(options);
   // Not bound to cores: a rank whose core another program uses as well would hold up the other.
@@ -136,7 +136,6 @@ Measured measure(const Form& form, Size size, TokenView text, Step step) {
               .wire_bytes = after.wire_bytes - before.wire_bytes};
     m.report = report;
   });
-  return m;
 }
 
 Json books(const Ledger& ledger, std::int64_t sent, std::int64_t messages) {
@@ -175,16 +174,6 @@ void require_same(const StepReport& found, const StepReport& expected, const std
 
 // Above it a step was disturbed: other programs took more than this share of two cores.
 constexpr double kMostOthers = 0.05;
-
-// Adds the step of one more round.
-void add(Measured& all, const Measured& step) {
-  all.report = step.report;
-  all.ledger = step.ledger;
-  all.seconds.insert(all.seconds.end(), step.seconds.begin(), step.seconds.end());
-  all.exposed.insert(all.exposed.end(), step.exposed.begin(), step.exposed.end());
-  all.under_way.insert(all.under_way.end(), step.under_way.begin(), step.under_way.end());
-  all.others.insert(all.others.end(), step.others.begin(), step.others.end());
-}
 
 // The values of the steps that nothing disturbed; of all steps where all were disturbed.
 std::vector<double> calm(const std::vector<double>& values, const std::vector<double>& others) {
@@ -301,11 +290,11 @@ Json run(const Flags& flags) {
   Json rows = Json::array();
   for (int round = 1; round <= rounds; ++round)
     for (std::size_t i = 0; i < kForms.size(); ++i) {
-      add(all[i], measure(kForms[i], size, text, Step::Timed));
+      measure(kForms[i], size, text, Step::Timed, all[i]);
       require_same(all[i].report, all[0].report, kForms[i].name);
       if (round < rounds) continue;
-      const Measured counted =
-          kForms[i].ranks > 1 ? measure(kForms[i], size, text, Step::Counted) : all[i];
+      Measured counted = all[i];
+      if (kForms[i].ranks > 1) measure(kForms[i], size, text, Step::Counted, counted);
       rows.push_back(row_of(kForms[i], size, all[i], counted, computes));
       rows.back()["speedup"] =
           rows[0]["seconds"].get<double>() / rows.back()["seconds"].get<double>();

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -48,7 +47,6 @@ struct Step {
 Step second_step(int ranks, int threads, const TrainConfig& config) {
   const std::vector<std::uint8_t> text(1 << 16, 'a');
   Step step{};
-  std::mutex mutex;
   launch({.ranks = ranks}, [&](Rank rank) {
     omp_set_num_threads(std::max(1, threads / ranks));
     Trainer trainer(rank, config);
@@ -60,7 +58,6 @@ Step second_step(int ranks, int threads, const TrainConfig& config) {
     rank.trace.record(false);
     std::vector<TimelineRow> timeline = gather_timeline(rank);
     if (rank.world.rank() > 0) return;
-    const std::lock_guard lock(mutex);
     step = {std::move(timeline), rank.device.ledger(), trainer.parameters().layout().count()};
   });
   return step;
@@ -107,7 +104,6 @@ SharedStep shared_step(const Options& options) {
   const std::vector<std::uint8_t> zeros(1 << 16);
   const Machine machine = find_machine(kMachine);
   SharedStep step{.events = std::vector<std::vector<TraceEvent>>(kMesh.ranks())};
-  std::mutex mutex;
   launch(on_machine(machine, options.ranks, {.meta = true}), [&](const Rank& rank) {
     Trainer trainer(rank, options.train, step_of(options));
     const BatchSampler data(zeros, options.train.model.context, options.train.seed);
@@ -117,7 +113,6 @@ SharedStep shared_step(const Options& options) {
     const double begin = rank.clock.now();
     trainer.step(data);
     rank.trace.record(false);
-    const std::lock_guard lock(mutex);
     step.events[static_cast<std::size_t>(rank.world.rank())] = rank.trace.events();
     if (rank.world.rank() == 0) {
       step.begin = begin;

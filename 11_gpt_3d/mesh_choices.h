@@ -9,7 +9,6 @@ namespace aisc {
 struct MeshChoice {
   int dp = 1, pp = 1, tp = 1;
   std::int64_t samples = 1;  // of a micro-batch
-  bool operator==(const MeshChoice&) const = default;
 };
 
 struct MeshQuestion {

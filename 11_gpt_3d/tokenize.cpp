@@ -30,19 +30,14 @@ struct Options {
   bool special = false;
 };
 
-struct Parsed {
-  std::optional<Options> options;
-  int exit_code = 0;
-};
-
-Parsed parse_options(int argc, const char* const* argv) {
+// The exit status, where flags end the program.
+std::optional<int> parse_options(int argc, const char* const* argv, Options& o) {
   CommandLine line(
       "tokenize cuts text into tokens and leaves tokenizer.json, vocab.json, merges.txt,\n"
       "training.bin and validation.bin in a folder. The tokenizer is learnt from the training "
       "part\n"
       "of the text, or a given one such as GPT-2's. Without --corpus it reads this course's "
       "prose.");
-  Options o;
   line.text("--corpus", o.corpus,
             "a text file or a folder (default: this course's handouts and documents)");
   line.required("--out", o.out, "folder for the files; new or empty");
@@ -53,8 +48,7 @@ Parsed parse_options(int argc, const char* const* argv) {
   line.given("--special", o.special,
              "read <|endoftext|> in texts as the token, as Hugging Face does, not as letters");
   line.excludes("--tokenizer", {"--vocabulary"});
-  if (const auto status = line.parse(argc, argv)) return {std::nullopt, *status};
-  return {o, 0};
+  return line.parse(argc, argv);
 }
 
 // A path that may become the folder: nothing yet, or an empty folder.
@@ -149,7 +143,8 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   return aisc::run_program("tokenize", [&] {
-    const aisc::Parsed parsed = aisc::parse_options(argc, argv);
-    return parsed.options ? aisc::run(*parsed.options) : parsed.exit_code;
+    aisc::Options options;
+    const std::optional<int> status = aisc::parse_options(argc, argv, options);
+    return status ? *status : aisc::run(options);
   });
 }

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <memory>
 #include <new>
 #include <optional>
 #include <thread>
@@ -27,6 +26,7 @@
 #include "app/recorded_flags.h"
 #include "app/run.h"
 #include "app/saved_model.h"
+#include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/flags/program.h"
@@ -195,10 +195,7 @@ int on_ranks(const Options& options, const std::function<int(const Rank&)>& body
 // Processes read for themselves, perhaps on nodes that do not see the same files.
 void require_same_start(const Rank& rank, std::int64_t step, std::uint64_t corpus_hash) {
   const std::int64_t mine[] = {step, static_cast<std::int64_t>(corpus_hash)};
-  std::int64_t theirs[] = {mine[0], mine[1]};
-  CpuDevice host;
-  const View words(theirs, {2}, DType::I64, host);
-  rank.world.broadcast(words, 0).wait();  // comm: 16 bytes
+  const std::vector<std::int64_t> theirs = all_numbers(rank.world, mine);  // comm: 16 bytes of each
   if (theirs[0] != mine[0])
     fail(
         fmt::format("the newest checkpoint here is of step {}, rank 0 goes on from step {}: all "

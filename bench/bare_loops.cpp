@@ -1,7 +1,7 @@
 #include "bench/bare_loops.h"
 
-#include <algorithm>
 #include <cstring>
+#include <span>
 #include <thread>
 
 #if defined(__x86_64__)

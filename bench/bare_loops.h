@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <span>
 #include <vector>
 
 #include "bench/comm_case.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/comm_case.h"
-#include "common/core/error.h"
+#include "common/comm/host_values.h"
 #include "common/core/median.h"
 #include "common/core/system/files.h"
 
@@ -23,21 +23,13 @@ double compute(std::int64_t steps) {
   return x[0] + x[1] + x[2] + x[3];
 }
 
-// What the slowest rank took.
-double slowest(const Rank& rank, double seconds) {
-  const Tensor value({1}, DType::F64, rank.device, Purpose::Workspace);
-  *value.data<double>() = seconds;
-  rank.world.all_reduce(value, ReduceOp::Max).wait();  // comm: 8 bytes, the slowest rank's seconds
-  return *value.data<double>();
-}
-
 // Starts with the other ranks and returns what the slowest took.
 template <class Body>
 double timed(const Rank& rank, Body body) {
   rank.world.barrier();  // comm: nothing; the ranks begin together
   const double begin = seconds_now();
   body();
-  return slowest(rank, seconds_now() - begin);
+  return sum_of_all(rank.world, seconds_now() - begin, ReduceOp::Max);  // comm: 8 bytes, slowest
 }
 
 double median_of(const std::vector<Overlap>& rounds, double Overlap::*field) {
@@ -50,33 +42,16 @@ double median_of(const std::vector<Overlap>& rounds, double Overlap::*field) {
 // share is the steady clock of the node.
 void write_trace(const Rank& rank, const std::string& file) {
   const double mine = -rank.clock.seconds_at({});  // when this clock started
-  const Tensor start({1}, DType::F64, rank.device, Purpose::Workspace);
-  *start.data<double>() = mine;
-  rank.world.broadcast(start, 0).wait();  // comm: 8 bytes, rank 0's start
+  const double first = sum_of_all(rank.world, rank.world.rank() == 0 ? mine : 0);  // comm: 8 bytes
   nlohmann::json picture = nlohmann::json::parse(rank.trace.to_chrome_json());
   for (nlohmann::json& event : picture["traceEvents"])
-    if (event.contains("ts"))
-      event["ts"] = event["ts"].get<double>() + 1e6 * (mine - *start.data<double>());
-  const std::string text = picture.dump();
-  const Tensor length({1}, DType::I64, rank.device, Purpose::Workspace);
-  if (rank.world.rank() != 0) {
-    *length.data<std::int64_t>() = static_cast<std::int64_t>(text.size());
-    const Tensor bytes({static_cast<std::int64_t>(text.size())}, DType::U8, rank.device,
-                       Purpose::Workspace);
-    std::copy(text.begin(), text.end(), bytes.data<std::uint8_t>());
-    rank.world.send(length, 0).wait();  // comm: 8 bytes
-    rank.world.send(bytes, 0).wait();   // comm: this rank's spans as text
-    return;
-  }
-  for (int from = 1; from < rank.world.size(); ++from) {
-    rank.world.recv(length, from).wait();  // comm: 8 bytes
-    const Tensor bytes({*length.data<std::int64_t>()}, DType::U8, rank.device, Purpose::Workspace);
-    rank.world.recv(bytes, from).wait();  // comm: that rank's spans as text
-    const auto values = bytes.values<std::uint8_t>();
-    nlohmann::json other = nlohmann::json::parse(values.begin(), values.end());
-    for (nlohmann::json& event : other["traceEvents"])
-      picture["traceEvents"].push_back(std::move(event));
-  }
+    if (event.contains("ts")) event["ts"] = event["ts"].get<double>() + 1e6 * (mine - first);
+  nlohmann::json all = nlohmann::json::array();
+  for (const std::string& text : gather_texts(rank.world, picture.dump()))  // comm: spans as text
+    for (nlohmann::json& event : nlohmann::json::parse(text)["traceEvents"])
+      all.push_back(std::move(event));
+  if (rank.world.rank() != 0) return;
+  picture["traceEvents"] = std::move(all);
   write_file(file, picture.dump() + "\n");
 }
 

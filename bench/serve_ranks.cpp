@@ -8,6 +8,7 @@
 
 #include "bench/mpi_overlap.h"
 #include "bench/rank_command.h"
+#include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 
 namespace aisc {
@@ -86,10 +87,9 @@ class Server {
   std::string check(const CommCase& c, const View& in, const View& out, const PlanTable& plans) {
     const std::string wrong = check_call(rank_.world, c, in, out, plans);
     if (!wrong.empty()) std::cerr << wrong << "\n";
-    const Tensor failures({1}, DType::I64, rank_.device, Purpose::Workspace);
-    *failures.data<std::int64_t>() = wrong.empty() ? 0 : 1;
-    commands_->all_reduce(failures).wait();  // comm: 8 bytes, whether a rank has a wrong result
-    return *failures.data<std::int64_t>() == 0 ? "0" : "a wrong result";
+    const std::int64_t mine = wrong.empty() ? 0 : 1;
+    const std::int64_t failures = sum_of_all(*commands_, mine);  // comm: 8 bytes, who is wrong
+    return failures == 0 ? "0" : "a wrong result";
   }
 
   static std::string numbers(const std::vector<double>& values) {

@@ -1,9 +1,7 @@
 // JSON from files that nobody vouches for. For .cpp files: JSON stays out of the contracts.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 #include <string_view>
 

@@ -2,7 +2,6 @@
 // each writes elements of its own. Nobody has all of it in memory.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>

@@ -9,7 +9,6 @@
 // goes back with its count of now.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 #include <queue>
 

@@ -2,7 +2,6 @@
 // JSON by hand, since an object of JSON that keeps its order takes quadratic time to fill.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 

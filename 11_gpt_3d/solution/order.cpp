@@ -8,39 +8,32 @@
 
 namespace aisc {
 
-std::string to_string(MeshDirection direction) {
-  switch (direction) {
-    case MeshDirection::Tensor:
-      return "tp";
-    case MeshDirection::Data:
-      return "dp";
-    case MeshDirection::Pipeline:
-      return "pp";
-  }
-  return "?";
+namespace {
+
+struct Direction {
+  const char* name;
+  int MeshShape::*degree;
+  int MeshPlace::*coordinate;
+};
+const Direction& at(MeshDirection direction) {
+  static constexpr Direction kDirections[] = {{"tp", &MeshShape::tp, &MeshPlace::tp},
+                                              {"dp", &MeshShape::dp, &MeshPlace::dp},
+                                              {"pp", &MeshShape::pp, &MeshPlace::pp}};
+  return kDirections[static_cast<std::size_t>(direction)];
 }
 
-int degree(const MeshShape& shape, MeshDirection direction) {
-  switch (direction) {
-    case MeshDirection::Tensor:
-      return shape.tp;
-    case MeshDirection::Data:
-      return shape.dp;
-    case MeshDirection::Pipeline:
-      return shape.pp;
-  }
-  return 0;
-}
+}  // namespace
+
+std::string to_string(MeshDirection direction) { return at(direction).name; }
+
+int degree(const MeshShape& shape, MeshDirection direction) { return shape.*at(direction).degree; }
 
 int& coordinate(MeshPlace& place, MeshDirection direction) {
-  return direction == MeshDirection::Tensor ? place.tp
-         : direction == MeshDirection::Data ? place.dp
-                                            : place.pp;
+  return place.*at(direction).coordinate;
 }
 
 int coordinate(const MeshPlace& place, MeshDirection direction) {
-  MeshPlace copy = place;
-  return coordinate(copy, direction);
+  return place.*at(direction).coordinate;
 }
 
 std::vector<MeshOrder> all_orders() {

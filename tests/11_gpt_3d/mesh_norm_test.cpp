@@ -1,7 +1,6 @@
 // The norm of a gradient in parts: by hand, and the serial norm of what 8 ranks count.
 #include "11_gpt_3d/mesh_norm.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 #include "tests/11_gpt_3d/counted_places.h"
 #include "tests/support/message_of.h"
-#include "tests/support/tensors.h"
 
 namespace aisc {
 namespace {
@@ -155,12 +155,9 @@ TEST(Placement, AMeshOfAPlacedWorldLiesOnTheMachineInThisOrder) {
         const auto world = placed(rank.world, shape, order);
         Mesh mesh(*world, shape);
         const auto members = [&](Communicator& group) {
-          const Tensor own = ids_tensor({self}, rank.device);
-          const Tensor all({group.size()}, DType::I32, rank.device);
-          group.all_gather(own, all).wait();
-          std::vector<int> ranks;
-          for (const double r : to_doubles(all)) ranks.push_back(static_cast<int>(r));
-          return ranks;
+          const std::int64_t own[] = {self};
+          const std::vector<std::int64_t> all = all_numbers(group, own);
+          return std::vector<int>(all.begin(), all.end());
         };
         const auto group_with_self = [&](MeshDirection direction) {
           for (const std::vector<int>& group : counted_groups(direction, shape, order))

@@ -7,18 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "common/comm/launch.h"
-#include "common/core/error.h"
 #include "tests/11_gpt_3d/counted_places.h"
 #include "tests/11_gpt_3d/toy_mesh.h"
 #include "tests/support/message_of.h"
 #include "tests/support/numbers.h"
+#include "tests/train/recorded_end.h"
 
 namespace aisc {
 namespace {
@@ -32,45 +30,9 @@ const Names kOrder{"sum_over_tensor_ranks", "sum_over_data_ranks",
                    "sum_over_world",        "update",
                    "gather_weights"};
 
-// Writes down what it is asked for. The other ranks have `others` in the sum over the world.
-class Recorder final : public StepEnd {
- public:
-  explicit Recorder(double own, std::function<double(double)> sum)
-      : own_(own), sum_(std::move(sum)) {}
-  Recorder(double own, double others) : Recorder(own, [=](double x) { return x + others; }) {}
-
-  void sum_over_tensor_ranks() override { calls.push_back("sum_over_tensor_ranks"); }
-  void sum_over_data_ranks() override { calls.push_back("sum_over_data_ranks"); }
-  void sum_tied_tables() override { calls.push_back("sum_tied_tables"); }
-  double own_square() override {
-    calls.push_back("own_square");
-    return own_;
-  }
-  double sum_over_world(double own) override {
-    calls.push_back("sum_over_world");
-    summed = own;
-    return sum_(own);
-  }
-  void require_finite(double norm) override {
-    if (!std::isfinite(norm)) fail(fmt::format("the norm of the gradients is {}", norm));
-  }
-  void update(double gradient_scale) override {
-    calls.push_back("update");
-    scale = gradient_scale;
-  }
-  void gather_weights() override { calls.push_back("gather_weights"); }
-
-  bool has(const std::string& call) const {
-    return std::find(calls.begin(), calls.end(), call) != calls.end();
-  }
-
-  Names calls;
-  double summed = -1, scale = -1;
-
- private:
-  double own_;
-  std::function<double(double)> sum_;
-};
+bool has(const RecordedEnd& step, const char* call) {
+  return std::find(step.calls.begin(), step.calls.end(), call) != step.calls.end();
+}
 
 std::string text_of(const Names& calls) { return fmt::format("{}", fmt::join(calls, ", ")); }
 
@@ -96,14 +58,14 @@ std::string usual_cause(const Names& calls) {
   return "the order of step_order.h's StepEnd";
 }
 
-void expect_all_calls(const Recorder& step) {
+void expect_all_calls(const RecordedEnd& step) {
   EXPECT_EQ(step.calls, kOrder) << "the step called " << text_of(step.calls) << "; expected "
                                 << text_of(kOrder) << ". Usual cause: " << usual_cause(step.calls);
 }
 
 // This rank counts 9, the others 16: the norm is 5, and 1/5 is what clipping to 1 leaves.
 TEST(StepOrder, ByHand) {
-  Recorder step(9, 16);
+  RecordedEnd step(9, 16);
   const double norm = finish_step(step, 1);
   expect_all_calls(step);
   EXPECT_EQ(step.summed, 9) << "what was summed over the world; expected this rank's own square";
@@ -120,7 +82,7 @@ TEST(StepOrder, ByHand) {
 
 TEST(StepOrder, ClipsOnlyWhatIsLonger) {
   const auto scale = [](double clip) {
-    Recorder step(9, 16);
+    RecordedEnd step(9, 16);
     EXPECT_EQ(finish_step(step, clip), 5) << "the norm before clipping to " << clip;
     expect_all_calls(step);
     return step.scale;
@@ -129,7 +91,7 @@ TEST(StepOrder, ClipsOnlyWhatIsLonger) {
   EXPECT_EQ(scale(100), 1) << "clip 100: a norm of 5 is within it";
   EXPECT_EQ(scale(2.5), 2.5 / (5 + 1e-6)) << "clip 2.5: as clip_factor() has it";
   EXPECT_EQ(message_of([] {
-              Recorder step(9, 16);
+              RecordedEnd step(9, 16);
               finish_step(step, -1);
             }),
             "clip: max_norm is -1.000000, expected >= 0");
@@ -140,16 +102,16 @@ TEST(StepOrder, WithoutAFiniteNormNothingMoves) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), infinity})
     for (const double clip : {0.0, 1.0})
       for (const bool is_own : {true, false}) {
-        Recorder step(is_own ? bad : 1, is_own ? 1 : bad);
+        RecordedEnd step(is_own ? bad : 1, is_own ? 1 : bad);
         const std::string where =
             fmt::format("{} is {}, clip {}",
                         is_own ? "this rank's square" : "another rank's square", bad, clip);
         const std::string message = message_of([&] { finish_step(step, clip); });
         EXPECT_THAT(message, ::testing::HasSubstr("norm"))
             << where << ": expected an Error that names the norm, found '" << message << "'";
-        EXPECT_FALSE(step.has("update")) << where << ": the weights were moved all the same";
-        EXPECT_FALSE(step.has("gather_weights")) << where << ": weights were gathered";
-        EXPECT_TRUE(step.has("sum_over_world"))
+        EXPECT_FALSE(has(step, "update")) << where << ": the weights were moved all the same";
+        EXPECT_FALSE(has(step, "gather_weights")) << where << ": weights were gathered";
+        EXPECT_TRUE(has(step, "sum_over_world"))
             << where << ": this rank threw by its own square; the others wait in the sum";
       }
 }
@@ -158,16 +120,13 @@ TEST(StepOrder, WithoutAFiniteNormNothingMoves) {
 TEST(StepOrder, WhatIsNotFiniteOnOneRankIsAnErrorOnAll) {
   launch({.ranks = 4, .timeout_seconds = 5, .bind = false}, [](const Rank& rank) {
     const int self = rank.world.rank();
-    Recorder step(self == 2 ? std::numeric_limits<double>::quiet_NaN() : 1, [&](double own) {
-      const Tensor sum = from_doubles({own}, {1}, DType::F64, rank.device);
-      rank.world.all_reduce(sum).wait();
-      return to_doubles(sum).front();
-    });
+    RecordedEnd step(self == 2 ? std::numeric_limits<double>::quiet_NaN() : 1,
+                     [&](double own) { return sum_of_all(rank.world, own); });
     const std::string message = message_of([&] { finish_step(step, 1); });
     EXPECT_THAT(message, ::testing::HasSubstr("the norm of the gradients is nan"))
         << "rank " << self << " of 4, rank 2 has a NaN: expected an Error of the norm, found '"
         << message << "'. Usual cause: a rank decides by what it alone knows";
-    EXPECT_FALSE(step.has("update")) << "rank " << self << " moved its weights";
+    EXPECT_FALSE(has(step, "update")) << "rank " << self << " moved its weights";
   });
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "11_gpt_3d/step_order.h"
+#include "common/comm/host_values.h"
 #include "common/comm/mesh.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
@@ -141,11 +142,7 @@ class RankStep final : public StepEnd {
         for (const double x : to_doubles(sum_of(h))) square += x * x;
     return square;
   }
-  double sum_over_world(double own) override {
-    const Tensor sum = from_doubles({own}, {1}, DType::F64, rank_.device);
-    rank_.world.all_reduce(sum).wait();
-    return to_doubles(sum).front();
-  }
+  double sum_over_world(double own) override { return sum_of_all(rank_.world, own); }
   void require_finite(double norm) override {
     if (!std::isfinite(norm)) fail("the norm is not finite");
   }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "common/core/system/files.h"
+#include "tests/support/error_says.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -55,11 +56,9 @@ TEST_F(CorpusTest, AFileIsTakenByteForByteOrNotAtAll) {
   for (const auto& [bytes, why] : {std::pair{zero, "a NUL at byte 5"}, std::pair{wide, "UTF-16"},
                                    std::pair{std::string(), "empty"}}) {
     const std::string path = put("folder/data.txt", bytes);
-    EXPECT_NE(message_of([&] { read_corpus(path); }).find(path + ": " + why), std::string::npos);
-    EXPECT_NE(message_of([&] {
-                read_corpus((folder_ / "folder").string());
-              }).find(std::string("data.txt: ") + why),
-              std::string::npos);
+    EXPECT_TRUE(error_says([&] { read_corpus(path); }, {path + ": " + why}));
+    EXPECT_TRUE(error_says([&] { read_corpus((folder_ / "folder").string()); },
+                           {std::string("data.txt: ") + why}));
   }
 }
 
@@ -150,13 +149,10 @@ TEST_F(CorpusTest, AnErrorNamesWhatCannotBeRead) {
   if (geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
   const std::string file = put("sub/secret.txt", "text\n");
   fs::permissions(file, fs::perms::none);
-  EXPECT_NE(message_of([&] { read_corpus(folder_.string()); }).find("secret.txt: cannot be opened"),
-            std::string::npos);
+  const auto read = [&] { read_corpus(folder_.string()); };
+  EXPECT_TRUE(error_says(read, {"secret.txt: cannot be opened"}));
   fs::permissions(folder_ / "sub", fs::perms::none);
-  EXPECT_NE(message_of([&] {
-              read_corpus(folder_.string());
-            }).find("sub cannot be read: Permission denied"),
-            std::string::npos);
+  EXPECT_TRUE(error_says(read, {"sub cannot be read: Permission denied"}));
   fs::permissions(folder_ / "sub", fs::perms::owner_all);
 }
 

@@ -98,19 +98,20 @@ TEST(TokenFile, MayBeEmpty) {
 }
 
 TEST(TokenFile, SaysWhatIsWrongWithADamagedOne) {
-  const auto parse = [](const std::vector<std::uint8_t>& bytes) { parse_token_file(bytes, "x"); };
-  EXPECT_NO_THROW(parse(file_bytes(20240520, 1, 5, 5)));
-  const std::vector<std::uint8_t> nothing, half(1023);
-  EXPECT_TRUE(error_says([&] { parse(nothing); }, {"x", "found 0 bytes", "1024"}));
-  EXPECT_TRUE(error_says([&] { parse(half); }, {"found 1023 bytes"}));
-  EXPECT_TRUE(error_says([&] { parse(file_bytes(20240801, 7, 5, 5)); },
-                         {"byte 0", "magic", "20240801", "20240520"}));
-  EXPECT_TRUE(
-      error_says([&] { parse(file_bytes(20240520, 2, 5, 5)); }, {"byte 4", "version", "2"}));
-  EXPECT_TRUE(error_says([&] { parse(file_bytes(20240520, 1, 6, 5)); },
-                         {"byte 8", "6 tokens", "12 bytes", "found 10"}));
-  EXPECT_TRUE(error_says([&] { parse(file_bytes(20240520, 1, 4, 5)); }, {"4 tokens", "found 10"}));
-  EXPECT_TRUE(error_says([&] { parse(file_bytes(20240520, 1, -1, 5)); }, {"-1 tokens"}));
+  const auto says = [](const std::vector<std::uint8_t>& bytes,
+                       const std::vector<std::string>& fragments) {
+    return error_says([&] { parse_token_file(bytes, "x"); }, fragments);
+  };
+  constexpr std::int32_t kMagic = 20240520;
+  const auto intact = file_bytes(kMagic, 1, 5, 5);
+  EXPECT_NO_THROW(parse_token_file(intact, "x"));
+  EXPECT_TRUE(says({}, {"x", "found 0 bytes", "1024"}));
+  EXPECT_TRUE(says(std::vector<std::uint8_t>(1023), {"found 1023 bytes"}));
+  EXPECT_TRUE(says(file_bytes(20240801, 7, 5, 5), {"byte 0", "magic", "20240801", "20240520"}));
+  EXPECT_TRUE(says(file_bytes(kMagic, 2, 5, 5), {"byte 4", "version", "2"}));
+  EXPECT_TRUE(says(file_bytes(kMagic, 1, 6, 5), {"byte 8", "6 tokens", "12 bytes", "found 10"}));
+  EXPECT_TRUE(says(file_bytes(kMagic, 1, 4, 5), {"4 tokens", "found 10"}));
+  EXPECT_TRUE(says(file_bytes(kMagic, 1, -1, 5), {"-1 tokens"}));
   EXPECT_TRUE(error_says([&] { TokenFile("/nowhere/x.bin"); }, {"/nowhere/x.bin", "No such file"}));
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "formats/gpt2_weights.h"
 #include "tests/nn/gpt_fixture.h"

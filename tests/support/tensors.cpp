@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <string>
-#include <type_traits>
 
 #include "tests/support/devices.h"
 

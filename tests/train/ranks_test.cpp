@@ -2,11 +2,9 @@
 // of dividing the batch, and a single sum of the gradients a step.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -21,7 +19,6 @@
 #include "tests/support/error_says.h"
 #include "tests/support/serial_run.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/tensors.h"
 
 namespace aisc {
 namespace {

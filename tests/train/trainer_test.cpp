@@ -13,7 +13,6 @@
 #include "tests/support/error_says.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/same_run.h"
-#include "tests/support/tensors.h"
 #include "tests/support/trace_checks.h"
 #include "tests/train/small_run.h"
 

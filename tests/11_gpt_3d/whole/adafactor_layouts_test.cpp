@@ -9,10 +9,7 @@
 #include <vector>
 
 #include "11_gpt_3d/step_of.h"
-#include "app/run_checkpoint.h"
-#include "common/core/system/files.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/run_layout.h"
+#include "tests/app/dealt_weights.h"
 #include "tests/support/temporary_folder.h"
 
 namespace aisc {
@@ -84,27 +81,23 @@ TEST_P(AdafactorLayouts, LeaveWhatOneRankLeaves) {
 TEST_P(AdafactorLayouts, SaveAndReadTheSameFiles) {
   const Case& c = GetParam();
   const TemporaryFolder folder;
-  const auto save = [&](const Options& o, const std::string& from, const std::string& to) {
-    std::string path;
-    launch(launch_options({.ranks = o.ranks}), [&](Rank rank) {
-      Trainer trainer(rank, o.train, step_of(o));
-      const std::vector<std::uint8_t> text = some_text();
-      const BatchSampler data(text, o.train.model.context, o.train.seed);
+  const auto saved = [&](const Options& o, const std::string& from, const std::string& to) {
+    const auto goes_on = [&](const Rank& rank, Trainer& trainer) {
       if (from.empty())
-        for (int i = 0; i < 2; ++i) trainer.step(data);
+        take_steps(trainer, 2);
       else
         restore_run(rank, read_checkpoint(from), trainer);
-      const std::string mine =
-          save_run(rank, folder.path(to), trainer, nullptr, {.config = "{}", .command = "x"});
-      if (rank.world.rank() == 0) path = mine;
-    });
-    return path;
+      save(rank, folder.path(to), trainer);
+    };
+    on_ranks(
+        o.ranks, o.train, [&] { return step_of(o); }, goes_on);
+    return folder.path(to + "/step_000002");
   };
   for (const DType dtype : {DType::F32, DType::BF16}) {
     const std::string serial =
-        save(adafactor_options({1, 1, 1}, dtype), "", std::string(name_of(dtype)) + "_serial");
+        saved(adafactor_options({1, 1, 1}, dtype), "", std::string(name_of(dtype)) + "_serial");
     const std::string again =
-        save(adafactor_options(c, dtype), serial, std::string(name_of(dtype)) + "_again");
+        saved(adafactor_options(c, dtype), serial, std::string(name_of(dtype)) + "_again");
     for (const char* file : {"/model.safetensors", "/training_state.safetensors"})
       EXPECT_EQ(read_file(again + file), read_file(serial + file)) << name_of(dtype) << file;
   }

@@ -1,13 +1,11 @@
 // What --algorithm says: by any of module 09's algorithms ranks leave what one rank leaves, and
 // they send what that algorithm sends.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "09_collectives/algorithms.h"
@@ -15,7 +13,6 @@
 #include "app/emulated_run.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/message_of.h"
-#include "tests/support/run_layout.h"
 
 namespace aisc {
 namespace {
@@ -67,14 +64,6 @@ std::vector<AlgorithmCase> algorithm_cases() {
   return all;
 }
 
-const std::vector<RunRecord>& serial_of(TrainConfig config) {
-  static std::map<std::tuple<std::int64_t, std::int64_t>, std::vector<RunRecord>> runs;
-  config.pp = config.tp = 1;
-  auto& run = runs[{config.model.layers, config.batch}];
-  if (run.empty()) run = run_layout({.ranks = 1}, config, kStepsOfEach);
-  return run;
-}
-
 class Algorithms : public ::testing::TestWithParam<AlgorithmCase> {};
 INSTANTIATE_TEST_SUITE_P(Of09, Algorithms, ::testing::ValuesIn(algorithm_cases()));
 
@@ -84,7 +73,7 @@ TEST_P(Algorithms, LeaveWhatOneRankLeaves) {
   const PlanTable plans =
       plans_of(asked(GetParam().algorithm, layout.ranks(), layout.virtual_time ? kOnMachine : ""));
   EXPECT_TRUE(same_steps(
-      serial_of(config),
+      serial_of(config, kStepsOfEach),
       run_layout({.ranks = layout.ranks(), .virtual_time = layout.virtual_time, .plans = plans},
                  config, kStepsOfEach, parts_of(layout))));
 }

@@ -2,13 +2,12 @@
 // ranks then holds and sends.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "11_gpt_3d/step_of.h"
 #include "app/emulated_run.h"
+#include "tests/support/message_of.h"
 
 namespace aisc {
 namespace {
@@ -28,19 +27,26 @@ Options run_of_estimate(int ranks, int pp, int tp, const std::string& schedule =
   return options;
 }
 
+EmulatedRun emulated(const Options& options) {
+  return {.config = options.train,
+          .machine = find_machine("dgx-a100"),
+          .ranks = options.ranks,
+          .meta = true,
+          .parts = step_of(options)};
+}
+EmulatedStep step_of_run(const EmulatedRun& run) {
+  return emulate(run,
+                 std::vector<std::uint8_t>(static_cast<std::size_t>(run.config.model.context + 1)));
+}
+
 // One rank a stage against all of them. Where parts are not equally large the first is the
 // smallest.
 constexpr double kOfUnequalParts = 0.002;
 void expect_what_is_held(const Options& options, const std::string& name) {
   const PlannedStep planned = plan_step(options.train, options.ranks, step_of(options));
-  const EmulatedRun run{.config = options.train,
-                        .machine = find_machine("dgx-a100"),
-                        .ranks = options.ranks,
-                        .meta = true,
-                        .parts = step_of(options),
-                        .alike = false};
-  const std::vector<std::uint8_t> text(static_cast<std::size_t>(options.train.model.context + 1));
-  const EmulatedStep step = emulate(run, text);
+  EmulatedRun run = emulated(options);
+  run.alike = false;
+  const EmulatedStep step = step_of_run(run);
   EXPECT_NEAR(planned.needed.model / step.needed.model, 1, kOfUnequalParts) << name;
   EXPECT_NEAR(planned.needed.activations / step.needed.activations, 1, kOfUnequalParts) << name;
   for (const Purpose p :
@@ -105,25 +111,14 @@ TEST(Estimate, OfSignsIsWhatEachRankHolds) {
 
 // What a machine has no room for is said of all of a rank.
 TEST(Estimate, IsWhatAMachineHasNoRoomFor) {
-  Options options = run_of_estimate(4, 2, 2);
-  EmulatedRun run{.config = options.train,
-                  .machine = find_machine("dgx-a100"),
-                  .ranks = options.ranks,
-                  .meta = true,
-                  .parts = step_of(options)};
+  EmulatedRun run = emulated(run_of_estimate(4, 2, 2));
   const NeededBytes needed = plan_step(run.config, run.ranks, run.parts).needed;
   run.machine.capacity = 0.9 * (needed.model + needed.activations);
-  const std::vector<std::uint8_t> text(static_cast<std::size_t>(run.config.model.context + 1));
-  std::string said;
-  try {
-    emulate(run, text);
-  } catch (const Error& e) {
-    said = e.what();
-  }
+  const std::string said = message_of([&] { step_of_run(run); });
   EXPECT_EQ(said.find("a rank needs about "), 0U) << said;
   EXPECT_NE(said.find("for weights, gradients and optimizer"), std::string::npos) << said;
   run.machine.capacity = 1.01 * (needed.model + needed.activations);
-  emulate(run, text);
+  step_of_run(run);
 }
 
 }  // namespace

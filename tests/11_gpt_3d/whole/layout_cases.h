@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "06_tensor_parallel/parallel_block.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/drawn.h"
+#include "tests/support/run_layout.h"
 #include "tests/support/sanitized.h"
 
 namespace aisc {
@@ -32,18 +35,21 @@ struct LayoutCase {
   bool recompute = false, virtual_time = false, clipped = true;
   bool owners = false;       // of whole units, in stage 3
   bool activations = false;  // what blocks keep is cut over tp
+  int micro = 3;             // micro-batches; interleaving takes as many as a multiple of its ranks
+  int layers = 0;            // 0: as many as stages need, and 3 at least
 
   int ranks() const { return dp * pp * tp; }
-  // Interleaving takes as many micro-batches as a multiple of its ranks.
-  int micro_batches() const { return schedule == "interleaved" ? pp : 3; }
+  int micro_batches() const { return schedule == "interleaved" ? pp : micro; }
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
                             c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
                             c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
                             c.virtual_time ? " in virtual time" : "",
-                            c.clipped ? "" : " not clipped");
+                            c.clipped ? "" : " not clipped",
+                            c.micro == 3 ? "" : fmt::format(" micro-batches {}", c.micro),
+                            c.layers == 0 ? "" : fmt::format(" layers {}", c.layers));
 }
 
 inline const std::vector<std::pair<std::string, int>> kSchedules{
@@ -86,7 +92,7 @@ inline std::vector<LayoutCase> all_layouts() {
 inline TrainConfig config_of(const LayoutCase& c) {
   TrainConfig config;
   config.model = odd_config(DType::F64, 0.1);
-  config.model.layers = std::max(3, c.pp * c.chunks);
+  config.model.layers = c.layers > 0 ? c.layers : std::max(3, c.pp * c.chunks);
   config.model.heads = 24;
   config.model.width = 48;
   config.gradient_dtype = DType::F64;
@@ -113,6 +119,18 @@ inline StepParts parts_of(const LayoutCase& c) {
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
   return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
+}
+
+// What one rank leaves with such a configuration, made once.
+inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps) {
+  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double, int>,
+                  std::vector<RunRecord>>
+      runs;
+  config.pp = config.tp = 1;
+  config.recompute = {};
+  auto& run = runs[{config.model.layers, config.batch, config.micro_batches, config.clip, steps}];
+  if (run.empty()) run = run_layout({.ranks = 1}, config, steps);
+  return run;
 }
 
 // Under a sanitizer few, on few ranks.

@@ -16,7 +16,7 @@
 #include "common/comm/mesh.h"
 #include "common/model/emulated_device.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/ledger_checks.h"
 
 namespace aisc {
 namespace {
@@ -71,20 +71,6 @@ std::vector<Books> books_of(const LayoutCase& c, LaunchOptions options) {
     rank.trace.watch(nullptr);
   });
   return all;
-}
-
-void expect_same(const Usage& with, const Usage& without, const char* what) {
-  EXPECT_EQ(with.live_bytes, without.live_bytes) << what;
-  EXPECT_EQ(with.peak_bytes, without.peak_bytes) << what;
-}
-
-void expect_same_memory(const Ledger& with, const Ledger& without) {
-  for (int p = 0; p < kPurposeCount; ++p) {
-    const auto purpose = static_cast<Purpose>(p);
-    expect_same(with[purpose], without[purpose], name_of(purpose));
-  }
-  expect_same(with.total, without.total, "total");
-  EXPECT_EQ(with.allocations, without.allocations);
 }
 
 void expect_same_messages(const Books& with, const Books& without) {

@@ -6,7 +6,6 @@
 
 #include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/conformance.h"
-#include "tests/support/run_layout.h"
 
 namespace aisc {
 namespace {
@@ -26,10 +25,7 @@ TEST_P(LayoutProcesses, LeaveWhatOneRankLeaves) {
   const LayoutCase& c = GetParam();
   if (conformance::rank_counts({c.ranks()}) != std::vector<int>{c.ranks()})
     GTEST_SKIP() << "of another number of ranks";
-  TrainConfig alone = config_of(c);
-  alone.pp = alone.tp = 1;
-  alone.recompute = {};
-  EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, alone, 2),
+  EXPECT_TRUE(same_steps(serial_of(config_of(c), 2),
                          run_layout({.ranks = c.ranks()}, config_of(c), 2, parts_of(c))));
 }
 

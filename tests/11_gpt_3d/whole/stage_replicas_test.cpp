@@ -12,7 +12,7 @@
 #include "11_gpt_3d/step_of.h"
 #include "app/emulated_run.h"
 #include "common/model/stage_replicas.h"
-#include "tests/support/message_of.h"
+#include "tests/support/error_says.h"
 
 namespace aisc {
 namespace {
@@ -101,9 +101,7 @@ TEST(StagesOfReplicas, RefuseWhatTheyCannotBe) {
   const Machine machine = find_machine("dgx-a100");
   launch(on_machine(machine, 2, {.meta = true}), [&](const Rank& rank) {
     const auto refused = [&](const MeshShape& mesh, const char* words) {
-      EXPECT_NE(message_of([&] { StageReplicas(rank, mesh, machine); }).find(words),
-                std::string::npos)
-          << words;
+      EXPECT_TRUE(error_says([&] { StageReplicas(rank, mesh, machine); }, {words}));
     };
     refused({.dp = 2, .pp = 3}, "2 ranks run, expected one for each of 3 stages");
     refused({.dp = 2, .pp = 2, .cp = 2}, "cp and ep are 1, found 2 and 1");
@@ -111,11 +109,9 @@ TEST(StagesOfReplicas, RefuseWhatTheyCannotBe) {
     refused({.dp = 8, .pp = 2, .tp = 3}, "tp 3 on nodes of 8");
     StageReplicas replicas(rank, {.dp = 2, .pp = 2}, machine);
     Communicator& world = replicas.world();
-    EXPECT_NE(
-        message_of([&] { world.send(ConstBuffer(), 1).wait(); }).find("one rank a stage runs"),
-        std::string::npos);
-    EXPECT_NE(message_of([&] { world.split(0, 0, "half"); }).find("one rank a stage runs"),
-              std::string::npos);
+    const std::string why = "one rank a stage runs";
+    EXPECT_TRUE(error_says([&] { world.send(ConstBuffer(), 1).wait(); }, {why}));
+    EXPECT_TRUE(error_says([&] { world.split(0, 0, "half"); }, {why}));
   });
 }
 
