@@ -6,23 +6,16 @@ from .exercises import ROOT, LabError
 from .grading import what_is_missing
 
 
-def builds_for(lab, presets, folder=None, root=ROOT):
-    """{preset: Build, or why it cannot be assessed}. `folder` is a build folder in the place of
-    build/release."""
-    return {preset: prepare(lab, preset, folder if preset == "release" else None, root)
-            for preset in dict.fromkeys(presets)}
+class Builds(dict):
+    """{preset: Build, or why it cannot be assessed}: each is built when it is first asked for.
+    `folder` is a build folder in the place of build/release."""
 
-
-class LazyBuilds(dict):
-    """As builds_for, but a preset is built when it is first asked for."""
-
-    def __init__(self, lab, folder=None, root=ROOT):
+    def __init__(self, lab, folder=None):
         super().__init__()
-        self.lab, self.folder, self.root = lab, folder, root
+        self.lab, self.folder = lab, folder
 
     def __missing__(self, preset):
-        folder = self.folder if preset == "release" else None
-        self[preset] = prepare(self.lab, preset, folder, self.root)
+        self[preset] = prepare(self.lab, preset, self.folder if preset == "release" else None)
         return self[preset]
 
 
