@@ -62,6 +62,17 @@ void add(const std::string& name, Run run) {
       ->Unit(benchmark::kMicrosecond);
 }
 
+// Of so many bytes; the mean may be off by so much, relative to the serial one.
+template <class Run>
+void time_sum(benchmark::State& state, std::int64_t mib, double serial, double tolerance,
+              const Run& run) {
+  double worst = 0;
+  for (auto _ : state) worst = std::max(worst, std::fabs(run() - serial) / serial);
+  state.SetBytesProcessed(state.iterations() * (mib << 20));
+  state.counters["error"] = worst;
+  if (!(worst <= tolerance)) state.SkipWithError("a wrong sum");
+}
+
 void add_sums(Bench& bench) {
   for (const std::int64_t mib : {1, 256})
     for (const Variant& variant : variants())
@@ -70,14 +81,8 @@ void add_sums(Bench& bench) {
         const auto run = [&bench, variant, threads, mib](benchmark::State& state) {
           const Data& data = bench.data(mib);
           bench.prepare(variant.runs_on, threads);
-          double worst = 0;
-          for (auto _ : state) {
-            const double result = variant.run(data.problem, bench.team(threads));
-            worst = std::max(worst, std::fabs(result - data.serial) / data.serial);
-          }
-          state.SetBytesProcessed(state.iterations() * (mib << 20));
-          state.counters["error"] = worst;
-          if (!(worst <= variant.tolerance)) state.SkipWithError("a wrong sum");
+          time_sum(state, mib, data.serial, variant.tolerance,
+                   [&] { return variant.run(data.problem, bench.team(threads)); });
         };
         std::string name = variant.name;
         std::replace(name.begin(), name.end(), ' ', '_');
@@ -96,12 +101,7 @@ void add_sums_on_gpu(Bench& bench) {
       const Data& data = bench.data(256);
       const auto gpu = make_device({.kind = DeviceKind::Cuda});
       const GpuProblem problem(data.problem, *gpu);
-      double worst = 0;
-      for (auto _ : state)
-        worst = std::max(worst, std::fabs(variant.run(problem) - data.serial) / data.serial);
-      state.SetBytesProcessed(state.iterations() * (std::int64_t{256} << 20));
-      state.counters["error"] = worst;
-      if (!(worst <= kOrderOfProducts)) state.SkipWithError("a wrong sum");
+      time_sum(state, 256, data.serial, kOrderOfProducts, [&] { return variant.run(problem); });
     });
   }
 }

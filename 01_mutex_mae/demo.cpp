@@ -34,6 +34,7 @@ struct Bench {
   const Flags& flags;
   const BoundThreads& threads;
   std::vector<int> counts;
+  double seconds_each;  // of a sum, in a round
 };
 
 std::string processor_name() {
@@ -55,6 +56,9 @@ Json machine() {
   const int cores = available_cores();
   Json json{{"processor", processor_name()}, {"cores", cores}, {"clock_hz", measure_clock_hz()}};
   const auto best = [](auto measure) { return std::max({measure(), measure(), measure()}); };
+  const auto giga = [&](const char* what, int threads) {
+    return json[what][std::to_string(threads)].get<double>() / 1e9;
+  };
   for (const int count : {1, cores}) {
     const std::string threads = std::to_string(count);
     json["f32_peak_flops"][threads] = best([&] { return measure_peak_flops(DType::F32, count); });
@@ -65,10 +69,8 @@ Json machine() {
       "{}: {} cores, {:.2f} GHz; peak {:.0f} GFLOP/s in F32, {:.0f} in F64; reads {:.1f} GB/s"
       " with one thread, {:.1f} with {}\n\n",
       json["processor"].get<std::string>(), cores, json["clock_hz"].get<double>() / 1e9,
-      json["f32_peak_flops"][std::to_string(cores)].get<double>() / 1e9,
-      json["f64_peak_flops"][std::to_string(cores)].get<double>() / 1e9,
-      json["read_bandwidth"]["1"].get<double>() / 1e9,
-      json["read_bandwidth"][std::to_string(cores)].get<double>() / 1e9, cores);
+      giga("f32_peak_flops", cores), giga("f64_peak_flops", cores), giga("read_bandwidth", 1),
+      giga("read_bandwidth", cores), cores);
   return json;
 }
 
@@ -108,28 +110,26 @@ struct Sum {
 // Times `sums` on `problem` in turns; the first is the one that all others are compared with. The
 // bandwidth of memory has its turn, too: on a virtual machine it may double from minute to minute.
 Json measure_sums(const Bench& bench, const Problem& problem, const std::vector<Sum>& sums,
-                  int rounds, double seconds_each) {
+                  int rounds) {
   const double expected = mae_serial(problem);
   std::vector<Turn> turns;
   for (const Sum& sum : sums) {
     Team& team = bench.threads.team(sum.threads);
-    Turn turn;
-    turn.prepare = [&bench, &sum] {
+    const auto prepare = [&bench, &sum] {
       BoundThreads::end_openmp();
       if (sum.variant.runs_on == RunsOn::OpenMp) bench.threads.bind_openmp(sum.threads);
     };
-    turn.call = [&problem, &team, &sum] { return sum.variant.run(problem, team); };
-    turns.push_back(std::move(turn));
+    turns.push_back({.prepare = prepare,
+                     .call = [&problem, &team, &sum] { return sum.variant.run(problem, team); }});
   }
   std::vector<double> bandwidths;  // bytes/s of all cores, one value for each round
-  turns.push_back({.prepare =
-                       [&bench, &bandwidths] {
-                         BoundThreads::end_openmp();
-                         bench.threads.bind_openmp(bench.threads.cores());
-                         bandwidths.push_back(measure_read_bandwidth(bench.threads.cores()));
-                       },
-                   .call = [] { return 0.0; }});
-  take_turns(turns, rounds, seconds_each);
+  const auto measure_bandwidth = [&bench, &bandwidths] {
+    BoundThreads::end_openmp();
+    bench.threads.bind_openmp(bench.threads.cores());
+    bandwidths.push_back(measure_read_bandwidth(bench.threads.cores()));
+  };
+  turns.push_back({.prepare = measure_bandwidth, .call = [] { return 0.0; }});
+  take_turns(turns, rounds, bench.seconds_each);
   turns.pop_back();
   BoundThreads::end_openmp();
   const double bytes = 4.0 * static_cast<double>(problem.N * problem.M);
@@ -172,7 +172,7 @@ Json sums_of(const Bench& bench, const char* where, double mib, int rounds) {
   for (const Variant& variant : variants())
     for (const int threads : bench.counts)
       if (threads == 1 || variant.runs_on != RunsOn::Caller) sums.push_back({variant, threads});
-  const Json rows = measure_sums(bench, problem, sums, rounds, bench.flags.quick ? 1e-4 : 4e-3);
+  const Json rows = measure_sums(bench, problem, sums, rounds);
   fmt::print("{}: {:g} MiB, {} samples of {} features\n", where, mib, N, M);
   fmt::print("{:<14}{:>7}{:>11}{:>10}{:>14}{:>10}\n", "", "threads", "time", "speed-up",
              "of bandwidth", "error");
@@ -205,11 +205,8 @@ Json sums_by_features(const Bench& bench) {
         for (const char* name : names)
           if (variant.name == name) sums.push_back({variant, cores});
       }
-      const Json rows = measure_sums(bench, problem, sums,
-                                     bench.flags.quick ? 1
-                                     : streamed        ? 5
-                                                       : bench.flags.rounds,
-                                     bench.flags.quick ? 1e-4 : 4e-3);
+      const int rounds = streamed ? 5 : bench.flags.rounds;
+      const Json rows = measure_sums(bench, problem, sums, bench.flags.quick ? 1 : rounds);
       fmt::print("{:<10}{:<10}", M, streamed ? "streamed" : "cached");
       for (std::size_t k = 1; k < rows.size(); ++k)
         fmt::print("{:>12.2f}", rows[k]["speed_up"].get<double>());
@@ -261,9 +258,7 @@ Json random_numbers(const Bench& bench) {
   for (const auto& [name, fill] : fills)
     for (const int threads : bench.counts) {
       Team& team = bench.threads.team(threads);
-      Turn turn;
-      turn.call = [&fill = fill, &team] { return fill(team), 0.0; };
-      turns.push_back(std::move(turn));
+      turns.push_back({.call = [&fill = fill, &team] { return fill(team), 0.0; }});
     }
   take_turns(turns, bench.flags.quick ? 1 : 5, 0);
   fmt::print("random numbers{:>24}{:>16}  the same in order\n", "threads", "millions/s");
@@ -309,16 +304,14 @@ Json learning(const Bench& bench) {
     for (const int threads : bench.counts) {
       Team& team = bench.threads.team(threads);
       std::vector<Descent>& runs = descents[turns.size()];
-      Turn turn;
-      turn.call = [&way, &team, &problem, &runs] {
+      turns.push_back({.call = [&way, &team, &problem, &runs] {
         runs.push_back(way.train(problem, team, way.options));
         return runs.back().loss.back();
-      };
-      turns.push_back(std::move(turn));
+      }});
     }
   take_turns(turns, bench.flags.quick ? 1 : 5, 0);
-  std::vector<Turn> shuffle(1);
-  shuffle[0].call = [&] { return static_cast<double>(order_of(problem.N, 1, 0)[0]); };
+  std::vector<Turn> shuffle{
+      {.call = [&] { return static_cast<double>(order_of(problem.N, 1, 0)[0]); }}};
   take_turns(shuffle, 5, 0);
   fmt::print("learning{:>26}{:>14}{:>12}   loss after 0, 1, 2, 4 ... epochs\n", "threads",
              "an epoch", "speed-up");
@@ -349,7 +342,7 @@ Json learning(const Bench& bench) {
 Json run(const Flags& flags) {
   Json json{{"machine", machine()}};
   const BoundThreads threads(thread_counts(available_cores()));
-  const Bench bench{flags, threads, thread_counts(threads.cores())};
+  const Bench bench{flags, threads, thread_counts(threads.cores()), flags.quick ? 1e-4 : 4e-3};
   json["processors"] = processor_table(json["machine"]);
   json["sums"] = {sums_of(bench, "from the cache", flags.cached_mib, flags.rounds),
                   sums_of(bench, "from memory", flags.streamed_mib, std::max(1, flags.rounds / 3))};

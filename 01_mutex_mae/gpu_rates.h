@@ -1,7 +1,6 @@
 // How fast each sum on a GPU is, measured in turns with a copy in the same memory.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "01_mutex_mae/mae_gpu.h"

@@ -4,7 +4,6 @@
 // README.md, section "On a GPU", tells what each costs.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 

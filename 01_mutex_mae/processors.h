@@ -19,10 +19,9 @@ struct Processor {
 // cores x clock x FLOPs per cycle.
 double peak_flops(const Processor& processor);
 
-// What one of the three numbers must be so that the other two give the printed FLOP/s. Needed to
-// find out where a row was copied from.
+// What they must be so that cores and clock give the printed FLOP/s. Needed to find out where a row
+// was copied from.
 double flops_per_cycle_printed(const Processor& processor);
-double clock_hz_printed(const Processor& processor);
 
 // 16 lanes x 2 (a multiplication and an addition) x 2 units = 64, and the like. `lane_bytes` is 4
 // for F32 and 8 for F64.
@@ -34,12 +33,5 @@ std::vector<Processor> processors();
 
 // What the owner of a processor can measure is the clock and the peak; FLOPs per cycle follow.
 Processor this_machine(int cores, double clock_hz, double measured_flops);
-
-// n cores at frequency f/n do the work of one at f. A core needs power
-//     static_share + (1 - static_share) (f'/f)^3
-// at frequency f', where 1 is a core's power at f: the dynamic part is C V^2 f', and the voltage
-// falls with the frequency. Returns work per energy, relative to one core at f: n^2 if nothing is
-// static.
-double throughput_per_watt(int n, double static_share);
 
 }  // namespace aisc

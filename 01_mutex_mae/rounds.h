@@ -10,7 +10,6 @@
 #include <memory>
 #include <numeric>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "01_mutex_mae/team.h"

@@ -128,12 +128,10 @@ def intensity(numbers, pyplot):
     axes.text(1, balance * 1.07, f"an A100 needs {balance:.0f}", color=DIM, fontsize=11)
     axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="FLOPs a byte",
              title="A product of n x n matrices over p ranks has n/(2+p) FLOPs a byte")
-    ticks = [1, 2, 4, 8, 16, 32, 64]
-    axes.set_xticks(ticks, [str(p) for p in ticks])
-    axes.set_xticks([], minor=True)
-    ticks = [32, 64, 128, 256, 512, 1024]
-    axes.set_yticks(ticks, [str(f) for f in ticks])
-    axes.set_yticks([], minor=True)
+    for axis, ticks in ((axes.xaxis, [1, 2, 4, 8, 16, 32, 64]),
+                        (axes.yaxis, [32, 64, 128, 256, 512, 1024])):
+        axis.set_ticks(ticks, [str(tick) for tick in ticks])
+        axis.set_ticks([], minor=True)
     axes.legend(fontsize=11, loc="upper right")
     return figure
 

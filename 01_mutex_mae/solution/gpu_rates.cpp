@@ -12,17 +12,14 @@ namespace aisc {
 GpuRates measure_on_gpu(const Problem& problem, Device& gpu, int rounds) {
   const GpuProblem there(problem, gpu);
   const Tensor copied(there.x.shape(), DType::F32, gpu);
-  std::vector<Turn> turns(1);
-  turns[0].call = [&] {
+  const auto copy = [&] {
     gpu.copy(copied, there.x);
     gpu.synchronize();
     return 0.0;
   };
-  for (const GpuVariant& variant : gpu_variants()) {
-    Turn turn;
-    turn.call = [run = variant.run, &there] { return run(there); };
-    turns.push_back(std::move(turn));
-  }
+  std::vector<Turn> turns{{.call = copy}};
+  for (const GpuVariant& variant : gpu_variants())
+    turns.push_back({.call = [run = variant.run, &there] { return run(there); }});
   take_turns(turns, rounds, 0);
 
   double sum = 0;

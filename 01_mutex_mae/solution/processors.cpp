@@ -10,10 +10,6 @@ double flops_per_cycle_printed(const Processor& processor) {
   return processor.printed_flops / (processor.cores * processor.clock_hz);
 }
 
-double clock_hz_printed(const Processor& processor) {
-  return processor.printed_flops / (processor.cores * processor.flops_per_cycle);
-}
-
 double flops_per_cycle(int vector_bytes, int lane_bytes, int fma_units) {
   const int lanes = vector_bytes / lane_bytes;
   return 2.0 * lanes * fma_units;
@@ -38,12 +34,6 @@ Processor this_machine(int cores, double clock_hz, double measured_flops) {
                       measured_flops, "F32, all measured"};
   processor.flops_per_cycle = flops_per_cycle_printed(processor);
   return processor;
-}
-
-double throughput_per_watt(int n, double static_share) {
-  const double slower = 1.0 / n;
-  const double power_of_core = static_share + (1 - static_share) * slower * slower * slower;
-  return 1 / (n * power_of_core);
 }
 
 }  // namespace aisc

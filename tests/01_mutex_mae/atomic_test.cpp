@@ -158,9 +158,7 @@ TEST(AddAtomically, TwoThreadsThatMeetLoseNothing) {
 
 double atomic(const Problem& problem, Team& team) { return mae_atomic(problem, team); }
 
-TEST(MaeAtomic, IsExactOnIntegers) { expect_exact_mean("MaeAtomic", atomic); }
-
-TEST(MaeAtomic, AgreesWithALongDoubleSum) { expect_near_mean("MaeAtomic", atomic); }
+TEST(MaeAtomic, IsExactOnIntegers) { expect_mean("MaeAtomic", atomic); }
 
 TEST(MaeAtomic, ThreadsComputeTheirChunksAtOnce) { expect_chunks("MaeAtomic", atomic); }
 

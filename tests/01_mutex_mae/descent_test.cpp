@@ -8,16 +8,12 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <vector>
 
 #include "common/core/rng.h"
-#include "tests/01_mutex_mae/exact_problem.h"
 #include "tests/01_mutex_mae/meeting.h"
 #include "tests/01_mutex_mae/serial_descent.h"
-#include "tests/01_mutex_mae/watched.h"
-#include "tests/support/drawn.h"
 
 namespace aisc {
 namespace {
@@ -36,11 +32,7 @@ TEST(Order, IsTheShuffleOfFisherAndYates) {
       const auto index = static_cast<std::uint64_t>(i);
       std::swap(expected[index], expected[Philox(7, "order", 3).below(index, index + 1)]);
     }
-    const Order found = order_of(N, 7, 3);
-    EXPECT_EQ(found, expected);
-    EXPECT_EQ(std::set<std::int64_t>(found.begin(), found.end()).size(),
-              static_cast<std::size_t>(N))
-        << "not every sample is in it";
+    EXPECT_EQ(order_of(N, 7, 3), expected);
   }
 }
 
@@ -140,21 +132,6 @@ Descent synchronous(const Problem& problem, int threads, const DescentOptions& o
   return train_synchronous(problem, team, options);
 }
 
-void expect_near(const Descent& found, const Descent& expected, const std::string& what) {
-  ASSERT_EQ(found.loss.size(), expected.loss.size()) << "a loss for the start and each epoch";
-  ASSERT_EQ(found.weights.size(), expected.weights.size()) << "M weights and the bias";
-  const auto far = [](double a, double b) { return !(std::fabs(a - b) <= kRounding); };
-  for (std::size_t e = 0; e < expected.loss.size(); ++e)
-    if (far(found.loss[e], expected.loss[e]))
-      FAIL() << what << ": the loss after " << e << " epochs is the first that differs, "
-             << digits(found.loss[e]) << " instead of " << digits(expected.loss[e])
-             << "; threads may change it by " << kRounding;
-  for (std::size_t j = 0; j < expected.weights.size(); ++j)
-    if (far(found.weights[j], expected.weights[j]))
-      FAIL() << what << ": the losses are right, but weight " << j << " is "
-             << digits(found.weights[j]) << " instead of " << digits(expected.weights[j]);
-}
-
 std::string case_of(std::int64_t N, std::int64_t batch, int threads) {
   return std::to_string(N) + " samples, batch " + std::to_string(batch) + ", " +
          std::to_string(threads) + " threads";
@@ -163,8 +140,8 @@ std::string case_of(std::int64_t N, std::int64_t batch, int threads) {
 void expect_serial(std::int64_t N, std::int64_t batch, int threads) {
   const Problem problem = make_problem(N, drawn("features of Synchronous", 1, 9), test_seed());
   const DescentOptions options{.seed = test_seed(), .epochs = 3, .batch = batch};
-  expect_near(synchronous(problem, threads, options), serial_descent(problem, options, batch),
-              case_of(N, batch, threads));
+  expect_descent(synchronous(problem, threads, options), serial_descent(problem, options, batch),
+                 kRounding, case_of(N, batch, threads));
 }
 
 TEST(Synchronous, OneThreadTakesTheSerialSteps) {
@@ -197,13 +174,7 @@ TEST(Synchronous, ThreadsMayBeMoreThanSamples) {
 }
 
 TEST(Synchronous, WithoutSamplesOrEpochsTheWeightsStay) {
-  const Problem none = exact_problem(0, 3, test_seed()), some = exact_problem(9, 3, test_seed());
-  const Descent without_samples = synchronous(none, 2, {.epochs = 2});
-  EXPECT_EQ(without_samples.weights, weights_of(none));
-  EXPECT_EQ(without_samples.loss, (std::vector<double>{0, 0, 0}));
-  const Descent without_epochs = synchronous(some, 2, {.epochs = 0});
-  EXPECT_EQ(without_epochs.weights, weights_of(some));
-  EXPECT_EQ(without_epochs.loss, std::vector<double>{serial_loss(some, weights_of(some))});
+  expect_weights_stay_without_samples_or_epochs(train_synchronous);
 }
 
 TEST(Synchronous, SamplesComeInTheOrderOfTheirEpoch) {
@@ -267,11 +238,8 @@ TEST(Synchronous, SumsAreAddedInTheOrderOfThreads) {
       {1, kLarge, kLarge}, {kLarge, 1, -kLarge}, {-kLarge, -kLarge, 1}};
   for (const int late : {0, 1}) {
     const Order order = order_of(4, test_seed(), 0);
-    Problem problem{.N = 4,
-                    .M = kFeatures,
-                    .x = std::vector<float>(4 * kFeatures),
-                    .y = std::vector<float>(4, 100),
-                    .w = std::vector<float>(kFeatures)};
+    Problem problem = blank_problem(4, kFeatures);
+    std::fill(problem.y.begin(), problem.y.end(), 100.0f);
     for (std::size_t t = 0; t < 3; ++t)  // the fourth sample is thread 2's second: zeros
       for (std::size_t j = 0; j < kFeatures; ++j)
         problem.x[static_cast<std::size_t>(order[t]) * kFeatures + j] = sums[t][j];
@@ -296,9 +264,7 @@ TEST(Synchronous, SumsAreAddedInTheOrderOfThreads) {
 }
 
 TEST(Synchronous, LearnsToPredict) {
-  Problem problem = make_problem(drawn("samples of Synchronous, learn", 400, 800), 6, test_seed());
-  std::fill(problem.w.begin(), problem.w.end(), 0.0f);
-  problem.b += 2;
+  const Problem problem = problem_to_learn(drawn("samples of Synchronous, learn", 400, 800));
   const Descent descent = synchronous(problem, 2, {.epochs = 20, .batch = 16});
   EXPECT_LT(descent.loss.back(), descent.loss.front() - 0.5)
       << "from " << descent.loss.front() << ": the noise alone is 1";

@@ -4,12 +4,10 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
-#include <sstream>
-#include <string>
 
 #include "01_mutex_mae/problem.h"
 #include "common/core/rng.h"
+#include "tests/support/drawn.h"
 
 namespace aisc {
 
@@ -31,7 +29,8 @@ inline Problem exact_problem(std::int64_t N, std::int64_t M, std::uint64_t seed)
 // Errors of 24 bits that lie up to 2^60 apart: each addition of a sum in F64 rounds, so that
 // another order of additions has other bits. Features are powers of two, so that products with them
 // are exact. A step of 0.02 of a weight changes the errors by some per cent.
-inline Problem rough_problem_of_powers(std::int64_t N, std::int64_t M, std::uint64_t seed) {
+inline Problem rough_problem(std::int64_t N, std::int64_t M = 0) {
+  const std::uint64_t seed = test_seed();
   const Philox y(seed, "rough y"), size(seed, "rough size"), x(seed, "rough x");
   Problem problem{.N = N, .M = M};
   for (std::int64_t i = 0; i < N; ++i) {
@@ -48,12 +47,10 @@ inline Problem rough_problem_of_powers(std::int64_t N, std::int64_t M, std::uint
   return problem;
 }
 
-// All digits that tell one double from the next.
-inline std::string digits(double value) {
-  std::ostringstream text;
-  text.precision(std::numeric_limits<double>::max_digits10);
-  text << value;
-  return text.str();
+// Features, targets, weights and bias are 0.
+inline Problem blank_problem(std::int64_t N, std::int64_t M) {
+  const auto zeros = [](std::int64_t n) { return std::vector<float>(static_cast<std::size_t>(n)); };
+  return {.N = N, .M = M, .x = zeros(N * M), .y = zeros(N), .w = zeros(M)};
 }
 
 }  // namespace aisc

@@ -2,18 +2,14 @@
 // for certain of a way to learn that depends on who comes first.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "01_mutex_mae/descent.h"
-#include "tests/01_mutex_mae/exact_problem.h"
 #include "tests/01_mutex_mae/meeting.h"
 #include "tests/01_mutex_mae/serial_descent.h"
-#include "tests/01_mutex_mae/watched.h"
-#include "tests/support/drawn.h"
 
 namespace aisc {
 namespace {
@@ -28,20 +24,9 @@ Descent hogwild(const Problem& problem, int threads, const DescentOptions& optio
 // With a learning rate of 1/8 all weights are multiples of 1/8, and exact.
 constexpr DescentOptions kExact{.epochs = 3, .learning_rate = 0.125};
 
-void expect_same(const std::vector<double>& found, const std::vector<double>& expected,
-                 const char* what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (std::size_t k = 0; k < expected.size(); ++k)
-    if (found[k] != expected[k])
-      FAIL() << what << " " << k << " of 0 .. " << expected.size() - 1 << " is " << digits(found[k])
-             << " instead of " << digits(expected[k]);
-}
-
 void expect_serial(const Problem& problem, int threads) {
-  const Descent expected = serial_descent(problem, kExact, 1);
-  const Descent found = hogwild(problem, threads, kExact);
-  expect_same(found.loss, expected.loss, "loss after epoch");
-  expect_same(found.weights, expected.weights, "weight (the bias is last)");
+  expect_descent(hogwild(problem, threads, kExact), serial_descent(problem, kExact, 1), 0,
+                 std::to_string(problem.N) + " samples, " + std::to_string(threads) + " threads");
 }
 
 TEST(Hogwild, OneThreadIsSerialDescentToTheLastBit) {
@@ -61,13 +46,7 @@ TEST(Hogwild, ThreadsMayBeMoreThanSamples) {
 }
 
 TEST(Hogwild, WithoutSamplesOrEpochsTheWeightsStay) {
-  const Problem none = exact_problem(0, 3, test_seed()), some = exact_problem(9, 3, test_seed());
-  const Descent without_samples = hogwild(none, 2, {.epochs = 2});
-  EXPECT_EQ(without_samples.weights, weights_of(none));
-  EXPECT_EQ(without_samples.loss, (std::vector<double>{0, 0, 0}));
-  const Descent without_epochs = hogwild(some, 2, {.epochs = 0});
-  EXPECT_EQ(without_epochs.weights, weights_of(some));
-  EXPECT_EQ(without_epochs.loss, std::vector<double>{serial_loss(some, weights_of(some))});
+  expect_weights_stay_without_samples_or_epochs(train_hogwild);
 }
 
 TEST(Hogwild, EachThreadGoesThroughItsChunkOfEachEpoch) {
@@ -128,11 +107,7 @@ TEST(Hogwild, KeepsWhatOthersHaveStoredMeanwhile) {
   constexpr std::int64_t M = 64;
   const Order order = order_of(4, 1, 0);
   const std::int64_t first = order[0], second = order[1], third = order[2], fourth = order[3];
-  Problem problem{.N = 4,
-                  .M = M,
-                  .x = std::vector<float>(4 * M),
-                  .y = std::vector<float>(4, 0),
-                  .w = std::vector<float>(M, 0)};
+  Problem problem = blank_problem(4, M);
   for (std::int64_t j = 0; j < M; ++j)
     problem.x[static_cast<std::size_t>((j % 2 == 0 ? third : first) * M + j)] = 1;
   // Their residuals are about -100 and 100, whatever the bias has become meanwhile.
@@ -165,11 +140,7 @@ TEST(Hogwild, LoadsTheWeightsAnewForEachSample) {
   const Order order = order_of(6, 1, 0);
   const std::int64_t first = order[0], second = order[1], others_first = order[3],
                      others_second = order[4], others_third = order[5];
-  Problem problem{.N = 6,
-                  .M = M,
-                  .x = std::vector<float>(6 * M),
-                  .y = std::vector<float>(6, 0),
-                  .w = std::vector<float>(M, 0)};
+  Problem problem = blank_problem(6, M);
   problem.x[static_cast<std::size_t>(first * M)] = 64;
   problem.x[static_cast<std::size_t>(others_second * M)] = 64;
   problem.x[static_cast<std::size_t>(others_second * M + 1)] = 1;
@@ -203,9 +174,7 @@ TEST(Hogwild, LastLossIsThatOfTheWeights) {
 
 // The noise alone is a loss of 1; both ways end a little above it.
 TEST(Hogwild, LearnsAboutAsWellAsInStep) {
-  Problem problem = make_problem(drawn("samples of Hogwild, learn", 400, 800), 6, test_seed());
-  std::fill(problem.w.begin(), problem.w.end(), 0.0f);
-  problem.b += 2;
+  const Problem problem = problem_to_learn(drawn("samples of Hogwild, learn", 400, 800));
   const DescentOptions options{.epochs = 20, .batch = 16, .learning_rate = 0.02};
   const double in_step = serial_descent(problem, options, options.batch).loss.back();
   const Descent descent = hogwild(problem, 3, options);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "tests/01_mutex_mae/watched.h"
 #include "tests/support/message_of.h"
@@ -70,16 +69,8 @@ TeamSum with_layout(Layout layout) {
   };
 }
 
-TEST(MaePartialSums, PackedIsExactOnIntegers) {
-  expect_exact_mean("MaePartialSums", with_layout(Layout::Packed));
-}
-
-TEST(MaePartialSums, PaddedIsExactOnIntegers) {
-  expect_exact_mean("MaePartialSums", with_layout(Layout::Padded));
-}
-
-TEST(MaePartialSums, AgreesWithALongDoubleSum) {
-  expect_near_mean("MaePartialSums", with_layout(Layout::Padded));
+TEST(MaePartialSums, IsExactOnIntegers) {
+  for (const Layout layout : kLayouts) expect_mean("MaePartialSums", with_layout(layout));
 }
 
 TEST(MaePartialSums, ThreadsComputeTheirChunksAtOnce) {

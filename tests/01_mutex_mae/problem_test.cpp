@@ -67,11 +67,6 @@ TEST(Problem, WeightsAreNotThoseThatMadeTheTargets) {
   EXPECT_GT(sum / 2000, 1.1);  // noise alone is 1
 }
 
-TEST(Problem, MayBeEmpty) {
-  EXPECT_TRUE(make_problem(0, 3).y.empty());
-  EXPECT_TRUE(make_problem(3, 0).x.empty());
-}
-
 TEST(Problem, NegativeSizesAreRefused) {
   EXPECT_EQ(message_of([] { make_problem(-1, 2); }),
             "make_problem: N -1 and M 2 must not be negative");

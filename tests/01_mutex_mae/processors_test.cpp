@@ -19,6 +19,11 @@ Processor named(const std::string& name) {
   return found == all.end() ? Processor{} : *found;
 }
 
+// What the clock must be so that the other two numbers give the printed FLOP/s.
+double clock_hz_printed(const Processor& p) {
+  return p.printed_flops / (p.cores * p.flops_per_cycle);
+}
+
 TEST(Processors, FlopsPerCycleAreLanesTimesUnitsTimesTwo) {
   EXPECT_EQ(flops_per_cycle(64, 4, 2), 64);  // AVX-512, F32: 16 lanes
   EXPECT_EQ(flops_per_cycle(64, 8, 2), 32);
@@ -51,17 +56,6 @@ TEST(Processors, ThisMachineHasTheFlopsPerCycleThatWereMeasured) {
   const Processor machine = this_machine(2, 3.5e9, 224e9);
   EXPECT_DOUBLE_EQ(machine.flops_per_cycle, 32);
   EXPECT_DOUBLE_EQ(peak_flops(machine), 224e9);
-}
-
-TEST(Power, WithoutStaticPowerGrowsWithTheSquare) {
-  for (const int n : {1, 2, 3, 8}) EXPECT_DOUBLE_EQ(throughput_per_watt(n, 0), n * n);
-}
-
-TEST(Power, StaticPowerEndsTheGain) {
-  EXPECT_DOUBLE_EQ(throughput_per_watt(1, 0.2), 1);
-  EXPECT_DOUBLE_EQ(throughput_per_watt(2, 0.2), 1 / (2 * (0.2 + 0.8 / 8)));  // 1.67
-  EXPECT_LT(throughput_per_watt(8, 0.2), 1);
-  EXPECT_DOUBLE_EQ(throughput_per_watt(4, 1), 0.25);  // nothing but static: 4 cores in vain
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // The three ways against what one thread draws, number for number.
 #include "01_mutex_mae/random.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -16,7 +16,6 @@
 #include "01_mutex_mae/problem.h"
 #include "common/core/rng.h"
 #include "tests/01_mutex_mae/cpu_time.h"
-#include "tests/01_mutex_mae/exact_problem.h"
 #include "tests/01_mutex_mae/meeting.h"
 #include "tests/support/drawn.h"
 #include "tests/support/sanitized.h"
@@ -50,25 +49,17 @@ std::vector<std::int64_t> sizes(const char* suite, int threads) {
   return {0, 1, threads - 1, threads, threads + 1, drawn(suite, 50, 500)};
 }
 
-Numbers locked(std::int64_t n, std::uint64_t seed, int threads) {
-  Numbers numbers = empty(n);
-  Team team(threads);
+using Fill = void (*)(std::span<double>, std::uint64_t, Team&);
+
+void fill_behind_a_mutex(std::span<double> out, std::uint64_t seed, Team& team) {
   CountedMutex mutex;
-  fill_locked(numbers, seed, team, mutex);
-  return numbers;
+  fill_locked(out, seed, team, mutex);
 }
 
-Numbers per_thread(std::int64_t n, std::uint64_t seed, int threads) {
+Numbers filled(Fill fill, std::int64_t n, std::uint64_t seed, int threads) {
   Numbers numbers = empty(n);
   Team team(threads);
-  fill_per_thread(numbers, seed, team);
-  return numbers;
-}
-
-Numbers counter(std::int64_t n, std::uint64_t seed, int threads) {
-  Numbers numbers = empty(n);
-  Team team(threads);
-  fill_counter(numbers, seed, team);
+  fill(numbers, seed, team);
   return numbers;
 }
 
@@ -77,12 +68,9 @@ std::string difference(const Numbers& found, const Numbers& expected) {
   if (found.size() != expected.size()) return "another number of numbers";
   for (std::size_t i = 0; i < found.size(); ++i)
     if (found[i] != expected[i])
-      return "number " + std::to_string(i) + " is " + digits(found[i]) + " instead of " +
-             digits(expected[i]);
+      return fmt::format("number {} is {} instead of {}", i, found[i], expected[i]);
   return "";
 }
-
-using Fill = void (*)(std::span<double>, std::uint64_t, Team&);
 
 // Fills so many numbers that starting and waiting does not count. What else the machine does gets
 // three chances to be over.
@@ -140,7 +128,8 @@ TEST(FillLocked, GivesTheNumbersOfOneThreadAsASet) {
   const std::uint64_t seed = test_seed() + 7 * kHighWord;
   for (const int threads : {1, 2, 3, 4}) {
     for (const std::int64_t n : sizes("numbers of FillLocked", threads)) {
-      Numbers found = locked(n, seed, threads), expected = drawn_by_one(seed, n);
+      Numbers found = filled(fill_behind_a_mutex, n, seed, threads),
+              expected = drawn_by_one(seed, n);
       std::sort(found.begin(), found.end());
       std::sort(expected.begin(), expected.end());
       if (found != expected)
@@ -153,19 +142,14 @@ TEST(FillLocked, GivesTheNumbersOfOneThreadAsASet) {
   }
 }
 
-TEST(FillLocked, OneThreadGivesThemInOrder) {
-  const std::int64_t n = drawn("numbers of FillLocked, one thread", 50, 500);
-  EXPECT_EQ(difference(locked(n, 3, 1), drawn_by_one(3, n)), "") << "of " << n << ", one thread";
-}
-
 // Of the numbers that a thread draws, the later ones come further behind in the generator's row.
 TEST(FillLocked, FillsEachChunkFromItsFirstElementOn) {
   const std::int64_t n = drawn("numbers of FillLocked, in order", 50, 500);
   const Numbers row = drawn_by_one(test_seed(), n);
   std::map<double, int> place;
   for (const double number : row) place.emplace(number, static_cast<int>(place.size()));
-  for (const int threads : {2, 3, 5}) {
-    const Numbers found = locked(n, test_seed(), threads);
+  for (const int threads : {1, 2, 3, 5}) {
+    const Numbers found = filled(fill_behind_a_mutex, n, test_seed(), threads);
     for (int t = 0; t < threads; ++t) {
       const Range part = part_of(n, t, threads);
       for (std::int64_t i = part.begin + 1; i < part.end; ++i) {
@@ -242,7 +226,7 @@ TEST(FillPerThread, IsEachThreadsOwnGeneratorInItsChunk) {
   const std::uint64_t seed = test_seed() + 9 * kHighWord;
   for (const int threads : {1, 2, 3, 5}) {
     for (const std::int64_t n : sizes("numbers of FillPerThread", threads)) {
-      const Numbers found = per_thread(n, seed, threads);
+      const Numbers found = filled(fill_per_thread, n, seed, threads);
       for (int t = 0; t < threads; ++t) {
         const Range part = part_of(n, t, threads);
         std::seed_seq words{static_cast<std::uint32_t>(seed & 0xffffffffu),
@@ -261,21 +245,10 @@ TEST(FillPerThread, IsEachThreadsOwnGeneratorInItsChunk) {
 TEST(FillPerThread, NoTwoThreadsDrawTheSameNumbers) {
   const int threads = 6;
   const std::int64_t n = drawn("numbers of FillPerThread, differ", 60, 500);
-  Numbers numbers = per_thread(n, test_seed(), threads);
+  Numbers numbers = filled(fill_per_thread, n, test_seed(), threads);
   std::sort(numbers.begin(), numbers.end());
   EXPECT_EQ(std::adjacent_find(numbers.begin(), numbers.end()), numbers.end())
       << "a number is there twice: have two threads the same seed?";
-}
-
-TEST(FillPerThread, BothWordsOfTheSeedMatter) {
-  EXPECT_NE(per_thread(20, 1, 2), per_thread(20, 2, 2)) << "seeds 1 and 2 give the same numbers";
-  EXPECT_NE(per_thread(20, 1, 2), per_thread(20, 1 + kHighWord, 2))
-      << "seeds 1 and 2^32 + 1 give the same numbers: the high word of the seed is not used";
-}
-
-TEST(FillPerThread, IsTheSameInEveryRun) {
-  const std::int64_t n = drawn("numbers of FillPerThread, again", 50, 500);
-  EXPECT_EQ(difference(per_thread(n, test_seed(), 3), per_thread(n, test_seed(), 3)), "");
 }
 
 TEST(FillPerThread, EachThreadFillsItsChunk) { expect_shared_out(fill_per_thread); }
@@ -287,7 +260,7 @@ TEST(FillCounter, IsPhiloxAtEachElementsIndex) {
   const Philox random(seed, "uniform");
   for (const int threads : {1, 2, 3, 5}) {
     for (const std::int64_t n : sizes("numbers of FillCounter", threads)) {
-      const Numbers found = counter(n, seed, threads);
+      const Numbers found = filled(fill_counter, n, seed, threads);
       Numbers expected;
       for (std::int64_t i = 0; i < n; ++i)
         expected.push_back(random.uniform(static_cast<std::uint64_t>(i)));
@@ -298,18 +271,10 @@ TEST(FillCounter, IsPhiloxAtEachElementsIndex) {
 
 TEST(FillCounter, IsTheSameForEveryTeam) {
   const std::int64_t n = drawn("numbers of FillCounter, teams", 50, 500);
-  const Numbers alone = counter(n, test_seed(), 1);
+  const Numbers alone = filled(fill_counter, n, test_seed(), 1);
   for (int threads = 2; threads <= 9; ++threads)
-    EXPECT_EQ(difference(counter(n, test_seed(), threads), alone), "") << threads << " threads";
-}
-
-TEST(FillCounter, DoesNotDependOnHowManyAreAskedFor) {
-  const std::int64_t n = drawn("numbers of FillCounter, fewer", 50, 500);
-  const Numbers all = counter(n, test_seed(), 2);
-  for (const std::int64_t fewer : {n - 1, n / 2, n / 3})
-    EXPECT_EQ(difference(counter(fewer, test_seed(), 3), Numbers(all.begin(), all.begin() + fewer)),
-              "")
-        << "the first " << fewer << " of " << n;
+    EXPECT_EQ(difference(filled(fill_counter, n, test_seed(), threads), alone), "")
+        << threads << " threads";
 }
 
 TEST(FillCounter, EachThreadFillsItsChunk) { expect_shared_out(fill_counter); }

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "01_mutex_mae/descent.h"
+#include "tests/01_mutex_mae/exact_problem.h"
+#include "tests/01_mutex_mae/watched.h"
 
 namespace aisc {
 
@@ -56,6 +59,44 @@ inline Descent serial_descent(const Problem& problem, const DescentOptions& opti
     descent.loss.push_back(serial_loss(problem, descent.weights));
   }
   return descent;
+}
+
+using Train = Descent (*)(const Problem&, Team&, const DescentOptions&);
+
+// The same losses and weights, but for `rounding`.
+inline void expect_descent(const Descent& found, const Descent& expected, double rounding,
+                           const std::string& what) {
+  ASSERT_EQ(found.loss.size(), expected.loss.size()) << "a loss for the start and each epoch";
+  ASSERT_EQ(found.weights.size(), expected.weights.size()) << "M weights and the bias";
+  const auto far = [&](double a, double b) { return !(std::fabs(a - b) <= rounding); };
+  for (std::size_t e = 0; e < expected.loss.size(); ++e)
+    if (far(found.loss[e], expected.loss[e]))
+      FAIL() << what << ": the loss after " << e << " epochs is the first that differs, "
+             << exactly(found.loss[e]) << " instead of " << exactly(expected.loss[e])
+             << "; threads may change it by " << rounding;
+  for (std::size_t j = 0; j < expected.weights.size(); ++j)
+    if (far(found.weights[j], expected.weights[j]))
+      FAIL() << what << ": the losses are right, but weight " << j << " (the bias is last) is "
+             << exactly(found.weights[j]) << " instead of " << exactly(expected.weights[j]);
+}
+
+inline void expect_weights_stay_without_samples_or_epochs(Train train) {
+  const Problem none = exact_problem(0, 3, test_seed()), some = exact_problem(9, 3, test_seed());
+  Team team(2);
+  const Descent without_samples = train(none, team, {.epochs = 2});
+  EXPECT_EQ(without_samples.weights, weights_of(none));
+  EXPECT_EQ(without_samples.loss, (std::vector<double>{0, 0, 0}));
+  const Descent without_epochs = train(some, team, {.epochs = 0});
+  EXPECT_EQ(without_epochs.weights, weights_of(some));
+  EXPECT_EQ(without_epochs.loss, std::vector<double>{serial_loss(some, weights_of(some))});
+}
+
+// Of noisy samples, with weights and bias that are far from what they should be.
+inline Problem problem_to_learn(std::int64_t N) {
+  Problem problem = make_problem(N, 6, test_seed());
+  std::fill(problem.w.begin(), problem.w.end(), 0.0f);
+  problem.b += 2;
+  return problem;
 }
 
 }  // namespace aisc

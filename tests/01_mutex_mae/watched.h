@@ -9,8 +9,8 @@
 #include <functional>
 #include <iomanip>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -32,28 +32,11 @@ inline Problem integer_problem(std::int64_t N, std::int64_t M) {
     const auto index = static_cast<std::uint64_t>(i);
     return static_cast<float>(random.below(index, 2 * size + 1)) - static_cast<float>(size);
   };
-  Problem problem;
-  problem.N = N;
-  problem.M = M;
-  problem.b = 3;
+  Problem problem{.N = N, .M = M, .b = 3};
   for (std::int64_t j = 0; j < M; ++j) problem.w.push_back(integer(j, 9));
   for (std::int64_t i = 0; i < N; ++i) {
     problem.y.push_back(integer(1000 + i, 1 << 22));
     for (std::int64_t j = 0; j < M; ++j) problem.x.push_back(integer(100'000 + i * M + j, 9));
-  }
-  return problem;
-}
-
-// Errors of 24 bits that lie up to 2^60 apart and are exact, since there is no feature: each
-// addition of a sum in F64 rounds, so that another order has other bits.
-inline Problem rough_problem(std::int64_t N) {
-  const Philox random(test_seed(), "rough");
-  Problem problem;
-  problem.N = N;
-  for (std::int64_t i = 0; i < N; ++i) {
-    const auto index = static_cast<std::uint64_t>(i);
-    const auto mantissa = static_cast<float>((1 << 23) + random.below(2 * index, 1 << 23));
-    problem.y.push_back(std::ldexp(mantissa, static_cast<int>(random.below(2 * index + 1, 61))));
   }
   return problem;
 }
@@ -175,7 +158,7 @@ class Watched {
       std::vector<std::int64_t>& samples = asked_[number_()];
       first = samples.empty();
       samples.push_back(i);
-      thread_ids_[std::this_thread::get_id()] = true;
+      thread_ids_.insert(std::this_thread::get_id());
     }
     if (first) start_.wait();
   }
@@ -185,7 +168,7 @@ class Watched {
   Meeting start_;
   std::mutex mutex_;
   std::map<int, std::vector<std::int64_t>> asked_;  // by thread
-  std::map<std::thread::id, bool> thread_ids_;
+  std::set<std::thread::id> thread_ids_;
 };
 
 // The number of the calling thread in a team, for Watched; -1 for a thread that is not of it.
@@ -202,10 +185,16 @@ inline std::function<int()> number_in(Team& team) {
 // A sum by a team, as a function of the problem and the team.
 using TeamSum = std::function<double(const Problem&, Team&)>;
 
-// Exact on integers, for 1 to 9 threads and awkward numbers of samples. Nothing is watched here, so
-// the thread sanitizer sees the threads as they are: no lock of a test orders them. And all cases
-// run, whether one was wrong or not: two threads may collide without its seeing it, but not always.
-inline void expect_exact_mean(const std::string& name, const TeamSum& sum) {
+// Errors are rounded after each of the M products and additions: by 2^-24 of partial sums that are
+// below 16 in the data of a model, and hardly ever all in the same direction. Their sum in F64 is
+// as good as exact.
+inline constexpr double kF32Errors = 2e-6;
+
+// Exact on integers, for 1 to 9 threads and awkward numbers of samples, and near the mean by the
+// oracle on data like those of a real model. Nothing is watched here, so the thread sanitizer sees
+// the threads as they are: no lock of a test orders them. And all cases run, whether one was wrong
+// or not: two threads may collide without its seeing it, but not always.
+inline void expect_mean(const std::string& name, const TeamSum& sum) {
   std::ostringstream first_wrong;
   for (int T = 1; T <= 9; ++T) {
     Team team(T);
@@ -218,18 +207,10 @@ inline void expect_exact_mean(const std::string& name, const TeamSum& sum) {
     }
   }
   EXPECT_TRUE(first_wrong.str().empty()) << first_wrong.str();
-}
-
-// Errors are rounded after each of the M products and additions: by 2^-24 of partial sums that are
-// here below 16, and hardly ever all in the same direction. Their sum in F64 is as good as exact.
-inline constexpr double kF32Errors = 2e-6;
-
-// Near the mean by the oracle, on data like those of a real model.
-inline void expect_near_mean(const std::string& name, const TeamSum& sum) {
-  const Problem problem =
+  const Problem model =
       make_problem(drawn("samples of a model, " + name, 200, 2000), 20, test_seed());
   Team team(3);
-  EXPECT_NEAR(sum(problem, team), exact_mean(problem), kF32Errors) << name;
+  EXPECT_NEAR(sum(model, team), exact_mean(model), kF32Errors) << name << " of a model's errors";
 }
 
 // Thread t computes chunk t, for awkward numbers of samples.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/01_mutex_mae/exact_problem.h"
 #include "tests/01_mutex_mae/watched.h"
 
 namespace aisc {
