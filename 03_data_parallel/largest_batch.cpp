@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 #include "03_data_parallel/markov_text.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -103,7 +102,6 @@ Measured train(const Rank& rank, const Flags& flags) {
       targets = Tensor::zeros(shape, DType::F32, rank.device);
   ops::fill(inputs, 0.1);
   const double factor = 1.0 / static_cast<double>(flags.samples * flags.width);
-  Measured measured;
   std::vector<double> seconds;
   for (int step = 0; step <= flags.steps; ++step) {
     if (step == 1) rank.trace.reset();  // the first fills the caches
@@ -120,9 +118,7 @@ Measured train(const Rank& rank, const Flags& flags) {
     }
     if (step > 0) seconds.push_back(rank.clock.now() - begin);
   }
-  measured.seconds = median(seconds);
-  measured.parts = rank.trace.seconds_by_part();
-  return measured;
+  return {median(seconds), rank.trace.seconds_by_part()};
 }
 
 void report(const Measured& measured, const Flags& flags) {
@@ -139,10 +135,8 @@ void run(const Flags& flags) {
   if (flags.samples < flags.ranks)
     fail(fmt::format("--samples {}: some of {} ranks have none", flags.samples, flags.ranks));
   Measured first;
-  std::mutex mutex;
   const auto body = [&](const Rank& rank) {
     const Measured measured = train(rank, flags);
-    const std::lock_guard lock(mutex);
     if (rank.world.rank() == 0) first = measured;
   };
   if (flags.machine.empty()) {

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -23,9 +22,6 @@ namespace {
 using Rows = std::vector<std::vector<double>>;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// Communication happens at the first wait(): what nobody waits for is seen to be missing.
-LaunchOptions late_ranks(std::size_t ranks) { return late(static_cast<int>(ranks)); }
 
 std::string where(std::size_t ranks, int rank, const char* what) {
   return std::to_string(ranks) + " ranks, rank " + std::to_string(rank) + ": " + what;
@@ -62,7 +58,7 @@ void expect_average(const Rows& rows) {
                  weighted(rows, all(n, 1))},
                 {"they were divided by the number of ranks twice",
                  weighted(rows, all(n, 1.0 / static_cast<double>(n * n)))}};
-  launch(late_ranks(n), [&](const Rank& rank) {
+  launch(late(static_cast<int>(n)), [&](const Rank& rank) {
     const int r = rank.world.rank();
     const std::vector<double>& own = rows[static_cast<std::size_t>(r)];
     const Tensor x =
@@ -103,7 +99,7 @@ void expect_by_tokens(const Rows& rows, const std::vector<std::int64_t>& tokens)
       {"a rank without tokens counted: 0 times NaN is NaN", all(rows[0].size(), kNaN)},
       {"all ranks counted alike, however many tokens they have", weighted(rows, equal)},
       {"they were weighted by tokens and never divided by all of them", weighted(rows, whole)}};
-  launch(late_ranks(n), [&](const Rank& rank) {
+  launch(late(static_cast<int>(n)), [&](const Rank& rank) {
     const auto r = static_cast<std::size_t>(rank.world.rank());
     const Tensor x =
         from_doubles(rows[r], {static_cast<std::int64_t>(rows[r].size())}, DType::F64, rank.device);

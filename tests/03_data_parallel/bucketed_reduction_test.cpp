@@ -13,24 +13,32 @@ namespace {
 
 // Three layers; units of 128, 64 and 192 elements, with padding: [0, 128), [128, 192), [192, 384).
 std::vector<toy::Size> three_layers() { return {{.count = 100}, {.count = 64}, {.count = 130}}; }
-std::vector<toy::Size> tied() {
-  std::vector<toy::Size> layers = three_layers();
-  layers[2].borrows_first = true;
-  return layers;
-}
 
 std::int64_t all_reduces(const Rank& rank) { return rank.world.stats()[CommOp::AllReduce].calls; }
 
-// Layer by layer, as backward does; how many buckets were launched after each, and when they are
+// The gradients that `toy` holds are the sums over the ranks.
+::testing::AssertionResult are_sums(const toy::Toy& toy,
+                                    const std::vector<KnownMistake>& mistakes = {}) {
+  const int ranks = toy.rank.world.size();
+  return numbers_are(std::to_string(ranks) + " ranks, rank " +
+                         std::to_string(toy.rank.world.rank()) + ": gradients",
+                     from_doubles(toy.without_padding(to_doubles(toy.store->grads())), {294},
+                                  DType::F64, toy.rank.device),
+                     toy.without_padding(toy.sums(ranks)), mistakes);
+}
+
+// Layer by layer, as backward does; how many buckets were launched after each, and when all are
 // over the sums.
+enum class Overlap { On, Off };
 void expect_launches(const std::vector<toy::Size>& layers, const std::vector<Range>& buckets,
-                     const std::vector<int>& after_each, const std::string& why) {
+                     const std::vector<int>& after_each, const std::string& why,
+                     Overlap overlap = Overlap::On) {
   launch(late(2), [&](const Rank& rank) {
     toy::Toy toy(rank, layers);
     {
       ops::fill(toy.store->grads(), 7);  // those of an earlier step
       toy.store->clear_grads();
-      BucketedReduction reduction(rank, toy.model, *toy.store, buckets);
+      BucketedReduction reduction(rank, toy.model, *toy.store, buckets, overlap == Overlap::On);
       reduction.begin();
       std::vector<int> launched;
       for (std::size_t layer = layers.size(); layer-- > 0;) {
@@ -39,11 +47,9 @@ void expect_launches(const std::vector<toy::Size>& layers, const std::vector<Ran
         launched.push_back(static_cast<int>(all_reduces(rank)));
       }
       EXPECT_EQ(launched, after_each) << "all-reduces after each layer's backward: " << why;
+      while (overlap == Overlap::Off && reduction.launched() < buckets.size()) reduction.launch();
     }
-    EXPECT_TRUE(numbers_are("rank " + std::to_string(rank.world.rank()) + ": gradients",
-                            from_doubles(toy.without_padding(to_doubles(toy.store->grads())),
-                                         {static_cast<std::int64_t>(294)}, DType::F64, rank.device),
-                            toy.without_padding(toy.sums(2))));
+    EXPECT_TRUE(are_sums(toy)) << "7s: nobody completed the gradients of an unused layer.";
   });
 }
 
@@ -66,7 +72,9 @@ TEST(Launch, SeveralAtOnceWhereSeveralAreComplete) {
 }
 
 TEST(Launch, ATiedTableComesLast) {
-  expect_launches(tied(), {{192, 384}, {128, 192}, {0, 128}}, {1, 2, 3},
+  std::vector<toy::Size> tied = three_layers();
+  tied[2].borrows_first = true;
+  expect_launches(tied, {{192, 384}, {128, 192}, {0, 128}}, {1, 2, 3},
                   "the first layer's table gets its second contribution from the first layer");
 }
 
@@ -79,41 +87,15 @@ TEST(Launch, UnusedParametersAreZero) {
 
 // With overlap off finish() launches: gradients must be whole by then all the same.
 TEST(Launch, UnusedParametersAreZeroWithoutOverlap) {
-  launch(late(2), [](const Rank& rank) {
-    std::vector<toy::Size> layers = three_layers();
-    layers[1].unused = true;
-    toy::Toy toy(rank, layers);
-    ops::fill(toy.store->grads(), 7);  // those of an earlier step
-    toy.store->clear_grads();
-    {
-      BucketedReduction reduction(rank, toy.model, *toy.store, {{192, 384}, {0, 192}}, false);
-      reduction.begin();
-      for (std::size_t layer = 3; layer-- > 0;) {
-        toy.backward(layer);
-        reduction.complete(layer);
-      }
-      reduction.launch();
-      reduction.launch();
-    }
-    EXPECT_TRUE(numbers_are("rank " + std::to_string(rank.world.rank()) + ": gradients",
-                            from_doubles(toy.without_padding(to_doubles(toy.store->grads())), {294},
-                                         DType::F64, rank.device),
-                            toy.without_padding(toy.sums(2))))
-        << "7s: nobody completed the gradients of the unused layer.";
-  });
+  std::vector<toy::Size> layers = three_layers();
+  layers[1].unused = true;
+  expect_launches(layers, {{192, 384}, {0, 192}}, {0, 0, 0},
+                  "overlap is off: nothing is sent before finish()", Overlap::Off);
 }
 
 TEST(Launch, NothingWithoutOverlap) {
-  launch(late(2), [](const Rank& rank) {
-    toy::Toy toy(rank, three_layers());
-    BucketedReduction reduction(rank, toy.model, *toy.store, {{192, 384}, {0, 192}}, false);
-    reduction.begin();
-    for (std::size_t layer = 3; layer-- > 0;) {
-      toy.backward(layer);
-      reduction.complete(layer);
-    }
-    EXPECT_EQ(all_reduces(rank), 0) << "overlap is off: nothing is sent before finish()";
-  });
+  expect_launches(three_layers(), {{192, 384}, {0, 192}}, {0, 0, 0},
+                  "overlap is off: nothing is sent before finish()", Overlap::Off);
 }
 
 // As above without complete(): gradients are there, `launched` buckets are on their way.
@@ -121,28 +103,16 @@ void expect_finished(int ranks, std::size_t launched) {
   launch(late(ranks), [&](const Rank& rank) {
     toy::Toy toy(rank, three_layers());
     toy.write_gradients();
+    const std::vector<double> own = toy.without_padding(to_doubles(toy.store->grads()));
     toy.store->complete_grads();
     BucketedReduction reduction(rank, toy.model, *toy.store, {{300, 384}, {150, 300}, {0, 150}});
     reduction.begin();
     for (std::size_t i = 0; i < launched; ++i) reduction.launch();
     reduction.finish();
-    const auto found = from_doubles(toy.without_padding(to_doubles(toy.store->grads())), {294},
-                                    DType::F64, rank.device);
-    const std::vector<double> own = toy.without_padding([&] {
-      std::vector<double> all(384);
-      for (std::size_t i = 0; i < 3; ++i)
-        for (std::int64_t j = toy.store->layout().units()[i].range.begin;
-             j < toy.store->layout().units()[i].range.end; ++j)
-          all[static_cast<std::size_t>(j)] = toy::gradient(rank.world.rank(), i, 0);
-      return all;
-    }());
     std::vector<KnownMistake> mistakes;
     if (ranks > 1) mistakes = {{"no bucket was launched", own}};
-    EXPECT_TRUE(numbers_are(std::to_string(ranks) + " ranks, rank " +
-                                std::to_string(rank.world.rank()) + ", " +
-                                std::to_string(launched) + " of 3 buckets launched: gradients",
-                            found, toy.without_padding(toy.sums(ranks)), mistakes))
-        << "NaN: it was launched and never waited for.";
+    EXPECT_TRUE(are_sums(toy, mistakes))
+        << launched << " of 3 buckets were launched. NaN: it was launched and never waited for.";
     EXPECT_EQ(all_reduces(rank), 3) << "each bucket is summed once";
   });
 }

@@ -9,9 +9,8 @@
 
 #include "common/comm/launch.h"
 #include "common/core/system/files.h"
-#include "tests/nn/gpt_fixture.h"
 #include "tests/support/error_says.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace aisc {
@@ -59,11 +58,8 @@ TEST(BoundedQueue, CountsHowOftenItWasEmpty) {
 }
 
 TrainConfig config_of(std::int64_t micro_batches = 3) {
-  TrainConfig config;
-  config.model = odd_config(DType::F64, 0.1);
-  config.gradient_dtype = DType::F64;
+  TrainConfig config = odd_training(micro_batches);
   config.batch = 15;
-  config.micro_batches = micro_batches;
   return config;
 }
 
@@ -98,22 +94,24 @@ TEST(Loader, GivesWhatTheSamplerDraws) {
     });
 }
 
-TEST(Loader, EndsBeforeItsBatchesAreTaken) {
-  const auto text = some_text();
+// f(loader, data) with a loader of two micro-batches ahead, on one rank.
+template <class F>
+void with_loader(const TokenView& tokens, const F& f) {
   launch({}, [&](const Rank& rank) {
-    const TrainConfig config = config_of();
-    { const Loader never_asked(rank, config, 2); }
-    const BatchSampler data(text, config.model.context, 3);
-    Loader(rank, config, 2).read(data, 0, 5);
+    const BatchSampler data(tokens, config_of().model.context, 3);
+    Loader loader(rank, config_of(), 2);
+    f(loader, data);
   });
 }
 
+TEST(Loader, EndsBeforeItsBatchesAreTaken) {
+  with_loader(some_text(), [](const Loader& /*never_asked*/, const BatchSampler&) {});
+  with_loader(some_text(),
+              [](Loader& loader, const BatchSampler& data) { loader.read(data, 0, 5); });
+}
+
 TEST(Loader, ThatIsAheadStallsNobody) {
-  const auto text = some_text();
-  launch({}, [&](const Rank& rank) {
-    const TrainConfig config = config_of();
-    const BatchSampler data(text, config.model.context, 3);
-    Loader loader(rank, config, 2);
+  with_loader(some_text(), [](Loader& loader, const BatchSampler& data) {
     loader.read(data, 0, 5);
     const std::int64_t first = loader.stalls();
     for (std::int64_t m = 1; m < 9; ++m) {
@@ -125,13 +123,11 @@ TEST(Loader, ThatIsAheadStallsNobody) {
 }
 
 TEST(Loader, SaysWhatIsWrong) {
-  const auto text = some_text();
-  launch({}, [&](const Rank& rank) {
-    const TrainConfig config = config_of();
-    const BatchSampler data(text, config.model.context, 3);
-    Loader loader(rank, config, 2);
+  with_loader(some_text(), [](Loader& loader, const BatchSampler& data) {
     EXPECT_TRUE(error_says([&] { loader.read(data, 0, 4); }, {"4 samples", "micro-batch 0 has 5"}));
-    EXPECT_TRUE(error_says([&] { Loader(rank, config, 0); }, {"0 micro-batches ahead"}));
+  });
+  launch({}, [](const Rank& rank) {
+    EXPECT_TRUE(error_says([&] { Loader(rank, config_of(), 0); }, {"0 micro-batches ahead"}));
   });
 }
 
@@ -143,10 +139,7 @@ TEST(Loader, HandsOverWhatGoesWrongInItsThread) {
   write_file(path, std::string(2 * kTokens, '\1'));
   const ReadableFile file(path);
   std::filesystem::resize_file(path, 8);
-  launch({}, [&](const Rank& rank) {
-    const TrainConfig config = config_of();
-    const BatchSampler data(TokenView(file, 0, kTokens), config.model.context, 3);
-    Loader loader(rank, config, 2);
+  with_loader(TokenView(file, 0, kTokens), [](Loader& loader, const BatchSampler& data) {
     EXPECT_TRUE(error_says([&] { loader.read(data, 0, 5); }, {"it was cut while it was in use"}));
   });
 }

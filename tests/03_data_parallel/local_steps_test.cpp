@@ -1,25 +1,21 @@
 // Ranks that go their own way, and meet.
 #include "03_data_parallel/local_steps.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "common/train/trainer.h"
-#include "tests/nn/gpt_fixture.h"
 #include "tests/support/error_says.h"
-#include "tests/support/numbers.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
+#include "tests/support/toy_model.h"
 
 namespace aisc {
 namespace {
 
 TrainConfig config_of(DType dtype) {
-  TrainConfig c;
-  c.model = odd_config(dtype, 0.1);
-  c.gradient_dtype = dtype;
+  TrainConfig c = odd_training(1, "none", dtype);
   c.batch = 13;
-  c.learning_rate = 3e-3;
   c.warmup_steps = 1;
   c.clip = 0;
   return c;
@@ -35,36 +31,14 @@ StepParts local(std::int64_t average_every, std::int64_t batch, bool sgd) {
   return parts;
 }
 
-// How far apart weights and the optimizer's state are after each of `steps` steps.
-std::vector<double> divergences(int ranks, const TrainConfig& config, const StepParts& parts,
-                                int steps) {
-  std::vector<double> found;
-  const auto text = some_text();
-  launch(launch_options({.ranks = ranks}), [&](const Rank& rank) {
-    Trainer trainer(rank, config, parts);
-    const BatchSampler data(text, config.model.context, config.seed);
-    for (int i = 0; i < steps; ++i) {
-      trainer.step(data);
-      double apart = divergence(rank.world, trainer.parameters().values());
-      for (const Optimizer::State& state : trainer.optimizer().state())
-        apart = std::max(apart, divergence(rank.world, state.value));
-      if (rank.world.rank() == 0) found.push_back(apart);
-    }
-  });
-  return found;
-}
-
 constexpr double kRounding = 1e-12;
 
-// Every rank's losses and weights after each step.
+// What a rank sees after each step: its loss and weights, and how far all ranks' weights and
+// optimizers are apart.
 struct Steps {
-  std::vector<double> losses;
-  std::vector<Tensor> weights;
+  std::vector<double> losses, apart;
+  std::vector<std::vector<double>> weights;
 };
-CpuDevice& host() {
-  static CpuDevice device;
-  return device;
-}
 std::vector<Steps> steps_of(int ranks, const TrainConfig& config, const StepParts& parts,
                             int steps) {
   std::vector<Steps> all(static_cast<std::size_t>(ranks));
@@ -76,8 +50,11 @@ std::vector<Steps> steps_of(int ranks, const TrainConfig& config, const StepPart
     for (int i = 0; i < steps; ++i) {
       own.losses.push_back(trainer.step(data).loss);
       const ConstView values = trainer.parameters().values();
-      own.weights.emplace_back(values.shape(), values.dtype(), host());
-      host().copy(own.weights.back(), values);
+      own.weights.push_back(to_doubles(values));
+      double apart = divergence(rank.world, values);
+      for (const Optimizer::State& state : trainer.optimizer().state())
+        apart = std::max(apart, divergence(rank.world, state.value));
+      own.apart.push_back(apart);
     }
   });
   return all;
@@ -86,23 +63,20 @@ std::vector<Steps> steps_of(int ranks, const TrainConfig& config, const StepPart
 TEST(LocalSteps, OfPlainSgdAveragedEveryStepAreTheSerialRun) {
   const TrainConfig config = config_of(DType::F64);
   const StepParts parts = local(1, config.batch, true);
-  const std::vector<Steps> one = steps_of(1, config, parts, 4);
-  const Steps& serial = one[0];
-  for (const int ranks : {2, 3, 4}) {  // 13 samples: shares differ
-    const std::vector<Steps> all = steps_of(ranks, config, parts, 4);
-    for (std::size_t r = 0; r < all.size(); ++r)
+  const Steps serial = steps_of(1, config, parts, 4)[0];
+  for (const int ranks : {2, 3, 4})  // 13 samples: shares differ
+    for (const Steps& rank : steps_of(ranks, config, parts, 4))
       for (std::size_t i = 0; i < 4; ++i) {
-        EXPECT_NEAR(all[r].losses[i], serial.losses[i], kSameRunF64);
-        EXPECT_TRUE(numbers_are(std::to_string(ranks) + " ranks, rank " + std::to_string(r) +
-                                    ", step " + std::to_string(i + 1) + ": weights",
-                                all[r].weights[i], to_doubles(serial.weights[i]), {}, kSameRunF64));
+        EXPECT_NEAR(rank.losses[i], serial.losses[i], kSameRunF64);
+        EXPECT_THAT(rank.weights[i],
+                    ::testing::Pointwise(::testing::DoubleNear(kSameRunF64), serial.weights[i]))
+            << ranks << " ranks, step " << i + 1;
       }
-  }
 }
 
 TEST(LocalSteps, DivergeBetweenAveragingsAndAgreeAfterThem) {
   const TrainConfig config = config_of(DType::F64);
-  const std::vector<double> apart = divergences(3, config, local(3, config.batch, false), 7);
+  const std::vector<double> apart = steps_of(3, config, local(3, config.batch, false), 7)[0].apart;
   for (std::size_t i = 0; i < apart.size(); ++i) {
     if ((i + 1) % 3 == 0) {
       EXPECT_LT(apart[i], kRounding) << "after step " << i + 1 << " weights and state are averaged";
@@ -128,8 +102,7 @@ TEST(LocalSteps, WeightsInBF16AreTheirMasters) {
       EXPECT_TRUE(same_bits(rounded, state.parameter->value().flat(0, state.value.count())))
           << state.name << ": after an averaging the weight is not its master, rounded";
     }
-    std::int64_t numbers = 0;
-    for (const Parameter* p : trainer.parameters().parameters()) numbers += p->shape.count();
+    const std::int64_t numbers = trainer.parameters().parameter_count();
     EXPECT_EQ(rank.world.stats()[CommOp::AllReduce].payload_bytes - before,
               4 * 16 + 2 * 12 * numbers)
         << "4 steps' loss and norm, and two averages of masters, m and v";
@@ -148,8 +121,8 @@ TEST(LocalSteps, SendNothingInBetween) {
     for (int i = 0; i < 3; ++i) trainer.step(data);
     EXPECT_EQ(bytes(), 3 * 16) << "in a step without averaging: loss and norm";
     trainer.step(data);
-    std::int64_t elements = trainer.parameters().layout().count();
-    for (const Parameter* p : trainer.parameters().parameters()) elements += 2 * p->shape.count();
+    const std::int64_t elements =
+        trainer.parameters().layout().count() + 2 * trainer.parameters().parameter_count();
     EXPECT_EQ(bytes(), 4 * 16 + 4 * elements) << "then weights, m and v";
   });
 }
@@ -157,12 +130,9 @@ TEST(LocalSteps, SendNothingInBetween) {
 TEST(LocalStepsGiven, NeedSamplesAndSteps) {
   const auto made = [](LocalOptions options) {
     return [=] {
-      launch(launch_options({}), [&](const Rank& rank) {
-        TrainConfig config = config_of(DType::F32);
-        Trainer(rank, config,
-                {.reducer = [=](const Rank& own, const Model&, ParameterStore& store) {
-                  return std::make_unique<LocalSteps>(own, store, options);
-                }});
+      launch({.bind = false}, [&](const Rank& rank) {
+        const toy::Toy toy(rank, {{.count = 1}});
+        LocalSteps(rank, *toy.store, options);
       });
     };
   };

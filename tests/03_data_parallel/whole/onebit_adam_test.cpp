@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "03_data_parallel/average.h"
 #include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/error_says.h"
@@ -50,11 +51,7 @@ Seen run_onebit(int ranks, const TrainConfig& config, const StepParts& parts, in
     }
     if (rank.world.rank() == 0) seen.weights = to_doubles(trainer.parameters().values());
     // Ranks stay the same to the last bit, although each has errors of its own.
-    Tensor first(trainer.parameters().values().shape(), config.model.dtype, rank.device);
-    rank.device.copy(first, trainer.parameters().values());
-    rank.world.broadcast(first, 0).wait();
-    EXPECT_TRUE(same_bits(first, trainer.parameters().values()))
-        << "rank " << rank.world.rank() << " has other weights than rank 0";
+    require_equal_weights(rank.world, trainer.parameters().values());
   });
   return seen;
 }
@@ -184,11 +181,10 @@ TEST(OneBitAdam, SaysWhatItCannotDo) {
   Device& device = world.device;
   const auto made = [&](DType dtype) {
     const Tensor w = random_tensor({4}, dtype, device, "w");
-    OneBitAdam(world.rank, {{"w", w, w, true, nullptr, 0}}, {.warmup = 1});
+    return OneBitAdam(world.rank, {{"w", w, w, true, nullptr, 0}}, {.warmup = 1});
   };
   EXPECT_TRUE(error_says([&] { made(DType::F64); }, {"w is F64", "F32 or BF16"}));
-  const Tensor w = random_tensor({4}, DType::F32, device, "w");
-  OneBitAdam adam(world.rank, {{"w", w, w, true, nullptr, 0}}, {.warmup = 1});
+  OneBitAdam adam = made(DType::F32);
   adam.step({.learning_rate = 1e-3, .gradient_scale = .5});
   EXPECT_TRUE(error_says([&] { adam.step({.learning_rate = 1e-3, .gradient_scale = .5}); },
                          {"cannot be clipped", "expected clip 0"}));

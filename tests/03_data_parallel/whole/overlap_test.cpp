@@ -32,6 +32,14 @@ ReadMicroBatch read_of(const Rank& rank, int micro_batches) {
   };
 }
 
+// A bucket a layer, the last layer's first.
+std::vector<Range> buckets_of(const toy::Toy& toy) {
+  std::vector<Range> buckets;
+  for (const FlatUnit& unit : toy.store->layout().units()) buckets.push_back(unit.range);
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
+}
+
 // Backward of layer i takes seconds[i]; each layer is a bucket of `count` elements. When the last
 // bucket is over, and when backward is.
 struct Times {
@@ -45,10 +53,7 @@ Times run(const std::vector<double>& seconds, std::int64_t count, bool overlap,
     std::vector<toy::Size> layers;
     for (const double s : seconds) layers.push_back({.count = count, .backward = s});
     toy::Toy toy(rank, layers);
-    std::vector<Range> buckets;
-    for (std::size_t i = seconds.size(); i-- > 0;)
-      buckets.push_back(toy.store->layout().units()[i].range);
-    BucketedReduction reduction(rank, toy.model, *toy.store, buckets, overlap);
+    BucketedReduction reduction(rank, toy.model, *toy.store, buckets_of(toy), overlap);
     LayerHook* const hooks[] = {&reduction};
     reduction.begin();
     loop(rank, toy.model, micro_batches, read_of(rank, micro_batches), 1, hooks);
@@ -122,9 +127,7 @@ class Watch final : public LayerHook {
 TEST(Overlap, IsAskedForBeforeTheLayerBelow) {
   launch({.ranks = 2, .bind = false}, [](const Rank& rank) {
     toy::Toy toy(rank, std::vector<toy::Size>(3, {.count = 1 << 16}));
-    std::vector<Range> buckets;
-    for (std::size_t i = 3; i-- > 0;) buckets.push_back(toy.store->layout().units()[i].range);
-    BucketedReduction reduction(rank, toy.model, *toy.store, buckets);
+    BucketedReduction reduction(rank, toy.model, *toy.store, buckets_of(toy));
     const auto seen = [&](const MicroBatchLoop& loop) {
       Watch watch(reduction);
       LayerHook* const hooks[] = {&watch, &reduction};

@@ -2,8 +2,6 @@
 // the ranks, the serial run.
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
 #include "tests/support/serial_run.h"
@@ -74,15 +72,12 @@ TEST(DataParallelMemory, IsSixteenBytesAParameterOnEveryRank) {
   const auto text = some_text();
   for (const int ranks : {1, 2, 4})
     launch(launch_options({.ranks = ranks}), [&](const Rank& rank) {
-      TrainConfig config = odd_training();
-      config.model = odd_config(DType::BF16);
-      config.gradient_dtype = DType::BF16;
+      const TrainConfig config = odd_training(1, "none", DType::BF16);
       Trainer trainer(rank, config, parts_of(kBuckets[0], one_after_another));
       trainer.step(BatchSampler(text, config.model.context, config.seed));
       const Ledger ledger = rank.device.ledger();
       const std::int64_t elements = trainer.parameters().layout().count();
-      std::int64_t numbers = 0;
-      for (const Parameter* p : trainer.parameters().parameters()) numbers += p->shape.count();
+      const std::int64_t numbers = trainer.parameters().parameter_count();
       EXPECT_EQ(ledger[Purpose::Parameters].peak_bytes, 2 * elements);
       EXPECT_EQ(ledger[Purpose::Gradients].peak_bytes, 2 * elements);
       EXPECT_EQ(ledger[Purpose::Optimizer].peak_bytes, 12 * numbers);
