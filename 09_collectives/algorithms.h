@@ -28,11 +28,13 @@ struct Cost {
   double seconds = 0;         // until the last rank is done; all begin at 0
 };
 
+using CostFormula = Cost(int ranks, double bytes, const Network& network, const Tuning& tuning);
+
 struct Algorithm {
   std::string_view name;  // "ring"
   CommOp op;
   Plan (*plan)(const Collective& c, int rank, int size, const Tuning& tuning);
-  Cost (*cost)(int ranks, double bytes, const Network& network, const Tuning& tuning);
+  CostFormula* cost;
   // The tunings worth trying; none where the algorithm makes no sense (two levels without nodes,
   // p - 1 messages at once for p > 8).
   std::vector<Tuning> (*tunings)(int ranks, double bytes, const Network& network);

@@ -59,67 +59,54 @@ std::vector<NamedAlgorithm> usual_ways(const Algorithm& algorithm, const CommCas
   return ways;
 }
 
-// The algorithms that are measured, by their names in the table. Exercises that nobody has solved
-// are left out.
-class Menu {
- public:
-  // Throws Error where a chosen name stands for nothing in all of the operations, or says what
-  // makes no sense in one that has it.
-  Menu(std::vector<std::string> chosen, const std::vector<std::string>& operations)
-      : chosen_(std::move(chosen)) {
-    for (const std::string& name : chosen_) {
-      bool is_known = false;
-      for (const std::string& operation : operations) {
-        const CommOp op = bench_operation(operation);
-        if (!has(op, name)) continue;
+std::string_view head_of(std::string_view name) { return name.substr(0, name.find('/')); }
+
+// Throws Error where a chosen name stands for nothing in all of the operations, or says what makes
+// no sense in one that has it.
+void check_names(const std::vector<std::string>& chosen,
+                 const std::vector<std::string>& operations) {
+  for (const std::string& name : chosen) {
+    bool is_known = false;
+    for (const std::string& operation : operations) {
+      const CommOp op = bench_operation(operation);
+      for (const Algorithm& algorithm : algorithms()) {
+        if (algorithm.op != op || algorithm.name != head_of(name)) continue;
         is_known = true;
         algorithm_named(op, name);
       }
-      // Of several operations the first one's error is as good as any.
-      if (!is_known) algorithm_named(bench_operation(operations.front()), name);
     }
+    // Of several operations the first one's error is as good as any.
+    if (!is_known) algorithm_named(bench_operation(operations.front()), name);
   }
+}
 
-  // In the order of algorithms(); those that are chosen by nothing but their name in all the usual
-  // ways.
-  std::vector<std::string> of(const CommCase& c) {
-    std::vector<std::string> names;
-    for (const Algorithm& algorithm : algorithms()) {
-      if (algorithm.op != c.op()) continue;
-      if (chosen_.empty()) add(names, algorithm, c);
-      for (const std::string& name : chosen_)
-        if (name == algorithm.name)
-          add(names, algorithm, c);
-        else if (head_of(name) == algorithm.name)
-          add_once(names, name);
-    }
-    return names;
-  }
-
-  const std::set<std::string>& left_out() const { return left_out_; }
-
- private:
-  static std::string_view head_of(std::string_view name) { return name.substr(0, name.find('/')); }
-  static bool has(CommOp op, std::string_view name) {
-    const std::span<const Algorithm> all = algorithms();
-    return std::any_of(all.begin(), all.end(), [&](const Algorithm& algorithm) {
-      return algorithm.op == op && algorithm.name == head_of(name);
-    });
-  }
-  static void add_once(std::vector<std::string>& names, const std::string& name) {
+// The algorithms that are measured, by their names in the table, in the order of algorithms();
+// those that are chosen by nothing but their name in all the usual ways. Exercises that nobody has
+// solved are left out.
+std::vector<std::string> names_of(const std::vector<std::string>& chosen, const CommCase& c,
+                                  std::set<std::string>& left_out) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
-  void add(std::vector<std::string>& names, const Algorithm& algorithm, const CommCase& c) {
-    try {
-      for (const NamedAlgorithm& way : usual_ways(algorithm, c)) add_once(names, name_of(way));
-    } catch (const NotImplemented& e) {
-      left_out_.insert(fmt::format("{} {}: {}", algorithm.name, name_of(c.op()), e.what()));
+  };
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.op != c.op()) continue;
+    const std::vector<std::string> alone{std::string(algorithm.name)};
+    for (const std::string& name : chosen.empty() ? alone : chosen) {
+      if (head_of(name) != algorithm.name) continue;
+      if (name != algorithm.name) {
+        add(name);
+        continue;
+      }
+      try {
+        for (const NamedAlgorithm& way : usual_ways(algorithm, c)) add(name_of(way));
+      } catch (const NotImplemented& e) {
+        left_out.insert(fmt::format("{} {}: {}", algorithm.name, name_of(c.op()), e.what()));
+      }
     }
   }
-
-  const std::vector<std::string> chosen_;
-  std::set<std::string> left_out_;
-};
+  return names;
+}
 
 // What a row is compared with; empty for what is measured for comparison only.
 std::string baseline_of(const std::string& name) {
@@ -174,21 +161,23 @@ nlohmann::ordered_json summary_of(std::span<const CommRow> rows) {
 
 nlohmann::ordered_json measure(const Flags& flags) {
   const std::vector<CommCase> cases = cases_of(flags.bench);
-  Menu menu(flags.algorithms, flags.bench.operations);
+  check_names(flags.algorithms, flags.bench.operations);
   const std::vector<std::string> backends = present_backends(flags.bench.backends);
+  std::set<std::string> left_out;
   const auto contenders = [&](const CommCase& c) {
     std::vector<Contender> all;
     for (const std::string& backend : backends) {
       all.push_back({backend});
       if (backend != "thread" && backend != "mpi") continue;
-      for (const std::string& name : menu.of(c)) all.push_back({backend, name});
+      for (const std::string& name : names_of(flags.algorithms, c, left_out))
+        all.push_back({backend, name});
     }
     return all;
   };
   std::size_t longest_name = 0;
   for (const CommCase& c : cases)
     for (const Contender& x : contenders(c)) longest_name = std::max(longest_name, x.name().size());
-  for (const std::string& reason : menu.left_out()) fmt::print("left out: {}\n", reason);
+  for (const std::string& reason : left_out) fmt::print("left out: {}\n", reason);
 
   nlohmann::ordered_json result;
   const CommColumn times{"  times", [](const CommRow& row, std::span<const CommRow> its_case) {

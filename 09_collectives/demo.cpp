@@ -10,9 +10,12 @@
 #include "09_collectives/choose.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/double_tree.h"
-#include "09_collectives/machines.h"
+#include "09_collectives/halving.h"
 #include "09_collectives/nvidia_table.h"
+#include "09_collectives/rails.h"
+#include "09_collectives/ring.h"
 #include "09_collectives/rotate.h"
+#include "09_collectives/search.h"
 #include "common/comm/launch.h"
 #include "common/comm/simulate.h"
 #include "common/core/error.h"
@@ -209,8 +212,7 @@ Json scale(const Flags& flags, const Network& network) {
   return {{"long_bytes", kLong}, {"rows", rows}};
 }
 
-// ---- what a ring and two trees look like
-// ---------------------------------------------------------
+// ---- what a ring and two trees look like --------------------------------------------------------
 
 Json trees(int ranks) {
   Json first = Json::array(), second = Json::array();
@@ -236,47 +238,85 @@ std::string deadlock() {
   fail("a ring of sends that wait came to an end");
 }
 
-// ---- where the wires are
-// --------------------------------------------------------------------------
+// ---- where the wires are ------------------------------------------------------------------------
+
+// An all-reduce of 256 MiB: along all found rings at once, along one ring in an order that nobody
+// has looked for, and Rabenseifner's, whose ranks are in their own order.
+Json compare_orders(const char* machine, const Topology& topology, const Order& bad_order) {
+  const std::int64_t bytes = 256 << 20;
+  const int p = topology.ranks();
+  const Network network = topology.network();
+  const auto busbw = [&](const PlanMaker& maker) {  // as nccl-tests count it
+    return 2.0 * (p - 1) / p * static_cast<double>(bytes) /
+           simulate(maker, call_of(CommOp::AllReduce, p, bytes), p, network).seconds;
+  };
+  const Channels rings = find_rings(topology), trees = find_chains(topology);
+  const double found = busbw(all_reduce_along(rings.orders)),
+               bad = busbw(all_reduce_along({bad_order}));
+  const double rabenseifner = busbw(rabenseifner_all_reduce);
+  const auto text_of = [](const Channels& channels) {
+    return fmt::format("{} x {:g} GB/s", channels.orders.size(), channels.bytes_per_second / 1e9);
+  };
+  fmt::print(
+      "{:<28}{:>6}  {:<15}{:<15}{:>4.0f} GB/s{:>9.1f} GB/s{:>7.1f} GB/s{:>8.2f}{:>11.1f} GB/s\n",
+      machine, p, text_of(rings), text_of(trees), rings.total_bytes_per_second() / 1e9, found / 1e9,
+      bad / 1e9, found / bad, rabenseifner / 1e9);
+  return {{"machine", machine},
+          {"ranks", p},
+          {"rings", rings.orders},
+          {"ring_bytes_per_second", rings.bytes_per_second},
+          {"trees", trees.orders.size()},
+          {"tree_bytes_per_second", trees.bytes_per_second},
+          {"bad_order", bad_order},
+          {"found_busbw", found},
+          {"bad_busbw", bad},
+          {"rabenseifner_busbw", rabenseifner}};
+}
+
+// An all-to-all of 1 MiB from each rank to each, on nodes of 8 GPUs with 8 cards: pairwise, so that
+// most messages cross rails, and along the rails.
+Json compare_rails(int nodes, double oversubscription) {
+  Fabric fabric = hdr_fabric();
+  fabric.oversubscription = oversubscription;
+  const Topology topology = cluster(nvswitch_node(8), nodes, fabric);
+  const Network network = topology.network();
+  const int p = topology.ranks();
+  const auto seconds = [&](const PlanMaker& maker) {
+    return simulate(maker, call_of(CommOp::AllToAll, p, p << 20), p, network).seconds;
+  };
+  const double pairwise = seconds(pairwise_all_to_all);
+  const double along = seconds(
+      [](const Collective& c, int rank, int size) { return rail_all_to_all(c, rank, size, 8); });
+  fmt::print("{:>6}{:>18}{:>14}{:>14}{:>8.2f}\n", nodes, oversubscription, time_text(pairwise),
+             time_text(along), pairwise / along);
+  return {{"nodes", nodes},
+          {"oversubscription", oversubscription},
+          {"pairwise_seconds", pairwise},
+          {"rail_seconds", along}};
+}
 
 Json machines() {
-  Json orders = Json::array(), rails = Json::array();
   fmt::print("{:<28}{:>6}  {:<15}{:<15}{:>9}{:>14}{:>12}{:>8}{:>16}\n", "all_reduce of 256 MiB",
              "ranks", "found rings", "found trees", "promised", "found, busbw", "bad order",
              "factor", "Rabenseifner");
-  const auto text_of = [](const Channels& found) {
-    return fmt::format("{} x {:g} GB/s", found.orders.size(), found.bytes_per_second / 1e9);
-  };
-  for (const OrderRow& row : compare_orders()) {
-    fmt::print(
-        "{:<28}{:>6}  {:<15}{:<15}{:>4.0f} GB/s{:>9.1f} GB/s{:>7.1f} GB/s{:>8.2f}{:>11.1f} GB/s\n",
-        row.machine, row.ranks, text_of(row.rings), text_of(row.trees),
-        row.rings.total_bytes_per_second() / 1e9, row.found_busbw / 1e9, row.bad_busbw / 1e9,
-        row.bad_seconds / row.found_seconds, row.rabenseifner_busbw / 1e9);
-    orders.push_back({{"machine", row.machine},
-                      {"ranks", row.ranks},
-                      {"rings", row.rings.orders},
-                      {"ring_bytes_per_second", row.rings.bytes_per_second},
-                      {"trees", row.trees.orders.size()},
-                      {"tree_bytes_per_second", row.trees.bytes_per_second},
-                      {"bad_order", row.bad_order},
-                      {"found_busbw", row.found_busbw},
-                      {"bad_busbw", row.bad_busbw},
-                      {"rabenseifner_busbw", row.rabenseifner_busbw}});
-  }
+  Order taking_turns;  // on two nodes: every hop leaves one
+  for (int l = 0; l < 8; ++l)
+    for (const int node : {0, 1}) taking_turns.push_back(node * 8 + l);
+  const Json orders{compare_orders("PCIe tree", pcie_tree(), {0, 4, 1, 5, 2, 6, 3, 7}),
+                    compare_orders("DGX-1", dgx1(), natural_ring(8)),
+                    compare_orders("NVSwitch", nvswitch_node(), natural_ring(8)),
+                    compare_orders("2 NVSwitch nodes, 1 card",
+                                   cluster(nvswitch_node(1), 2, hdr_fabric()), taking_turns),
+                    compare_orders("2 NVSwitch nodes, 8 cards",
+                                   cluster(nvswitch_node(8), 2, hdr_fabric()), natural_ring(16))};
   fmt::print(
       "\nall_to_all, 1 MiB for each rank, 8 GPUs and 8 cards a node\n{:>6}{:>18}{:>14}{:>14}"
       "{:>8}\n",
       "nodes", "oversubscription", "pairwise", "along rails", "factor");
-  for (const RailRow& row : compare_rails()) {
-    fmt::print("{:>6}{:>18}{:>14}{:>14}{:>8.2f}\n", row.nodes, row.oversubscription,
-               time_text(row.pairwise_seconds), time_text(row.rail_seconds),
-               row.pairwise_seconds / row.rail_seconds);
-    rails.push_back({{"nodes", row.nodes},
-                     {"oversubscription", row.oversubscription},
-                     {"pairwise_seconds", row.pairwise_seconds},
-                     {"rail_seconds", row.rail_seconds}});
-  }
+  Json rails = Json::array();
+  for (const int nodes : {2, 4, 8})
+    for (const double oversubscription : {1.0, 2.0, 4.0})
+      rails.push_back(compare_rails(nodes, oversubscription));
   fmt::print("\n");
   return {{"orders", orders}, {"rails", rails}};
 }

@@ -62,7 +62,7 @@ TreeEdges tree_edges(int rank, int size);
 // Rounds: 2 (L + k - 1). Bytes: 2 n, of the ranks with two children. Seconds, with R = L + k - 1:
 //   2 R a + (4 R - 2) m b + (2 R - 1) m g
 // for every p and k (k = 1 and p = 2^i + 1: 2 m b + m g less); about 2 (L + k) a + 2 n b + n g with
-// many segments. cost_trees.h has fewer ranks, too, and the best k.
+// many segments. cost_trees.cpp has fewer ranks, too, and the best k.
 Plan double_tree_all_reduce(const Collective& c, int rank, int size, int segments);
 
 }  // namespace aisc

@@ -24,7 +24,6 @@ std::string name_of(const NamedAlgorithm& named);
 NamedAlgorithm algorithm_named(CommOp op, const std::string& name);
 
 // Its plans.
-PlanMaker plan_maker(const NamedAlgorithm& named);
 PlanMaker plan_named(CommOp op, const std::string& name);
 
 }  // namespace aisc

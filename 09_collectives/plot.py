@@ -26,6 +26,12 @@ def ticks(axis, values, text):
     axis.set_ticks([], minor=True)
 
 
+def bare(axes):
+    axes.grid(False)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
 def time_text(seconds):
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
         if seconds * factor >= 0.999:
@@ -140,9 +146,7 @@ def ring(_, pyplot):
         ax.set_yticks([p - 1 - rank + 0.4 for rank in range(p)],
                       [f"rank {rank}" for rank in range(p)])
         ax.tick_params(length=0)
-        ax.grid(False)
-        for side in ax.spines.values():
-            side.set_visible(False)
+        bare(ax)
         ax.title.set(fontsize=11, fontweight="normal")
     figure.suptitle("A ring of four: colours are ranks whose numbers are in a chunk; framed: "
                     "just arrived", fontsize=12, x=0.01, ha="left")
@@ -174,9 +178,7 @@ def trees(numbers, pyplot):
                     fontweight="bold", zorder=3)
         ax.set(title=title, xticks=[], yticks=[], xlim=(-0.6, len(parents) - 0.4),
                ylim=(min(y for _, y in points) - 0.5, 0.5))
-        ax.grid(False)
-        for side in ax.spines.values():
-            side.set_visible(False)
+        bare(ax)
     figure.text(0.5, 0.0, "orange: inner ranks, which add and pass on; blue: leaves", ha="center",
                 va="bottom", color=DIM, fontsize=11)
     return figure
@@ -199,9 +201,7 @@ def dgx1(numbers, pyplot):
             ax.text(*point, str(gpu), ha="center", va="center", fontsize=11)
         ax.set(xlim=(-0.4, 4.0), ylim=(-0.75, 1.75), xticks=[], yticks=[])
         ax.set_title(" ".join(str(gpu) for gpu in ring), fontsize=10.5, fontweight="normal")
-        ax.grid(False)
-        for side in ax.spines.values():
-            side.set_visible(False)
+        bare(ax)
     return figure
 
 

@@ -32,11 +32,11 @@ struct Cable {
 
 class Topology {
  public:
-  // Return the number of the vertex, of the cable. GPUs become ranks in the order of their coming.
-  // Throw Error where there is no such vertex, a cable leads back to where it comes from, or
-  // carries nothing.
+  // Returns the number of the vertex. GPUs become ranks in the order of their coming.
   int add(Vertex::Kind kind, int node);
-  int connect(int a, int b, const Speed& speed);
+  // Throws Error where there is no such vertex, a cable leads back to where it comes from, or
+  // carries nothing.
+  void connect(int a, int b, const Speed& speed);
 
   const std::vector<Vertex>& vertices() const { return vertices_; }
   const std::vector<Cable>& cables() const { return cables_; }
@@ -61,7 +61,9 @@ class Topology {
   // to the receiver; where several are as near (two GPUs and two cards at one switch), by those
   // that make the whole way best, and else by those in the GPUs' own places. Throws Error naming
   // the GPUs that no way connects.
-  Network network(double reduce_seconds_per_byte = 0) const;
+  Network network() const;
+  // Whether way a, as wires, carries more than b, or as much over fewer cables.
+  bool is_better(std::span<const int> a, std::span<const int> b) const;
 
   std::string name_of(int vertex) const;  // "GPU 3", "node 1 card 0", "rail switch 2"
   std::string to_string(const Network::Route& way) const;  // "GPU 0 > PCIe switch 0 > GPU 1"

@@ -12,9 +12,7 @@
 #include "09_collectives/halving.h"
 #include "09_collectives/naive.h"
 #include "09_collectives/ring.h"
-#include "09_collectives/solution/cost_lines.h"
-#include "09_collectives/solution/cost_logs.h"
-#include "09_collectives/solution/cost_trees.h"
+#include "09_collectives/solution/cost_formulas.h"
 #include "09_collectives/two_level.h"
 #include "common/core/error.h"
 
@@ -34,6 +32,12 @@ Plan untold(const Collective& c, int rank, int size, const Tuning&) {
   return plan(c, rank, size);
 }
 
+// One that is told one number.
+template <Plan (*plan)(const Collective&, int, int, int), int Tuning::*number>
+Plan told(const Collective& c, int rank, int size, const Tuning& tuning) {
+  return plan(c, rank, size, tuning.*number);
+}
+
 std::vector<Tuning> nothing_to_tune(int, double, const Network&) { return {{}}; }
 
 std::vector<Tuning> few_ranks_only(int ranks, double, const Network&) {
@@ -45,16 +49,10 @@ Plan ring(const Collective& c, int rank, int size, const Tuning&) {
   return ring_all_reduce_along(c, rank, natural_ring(size));
 }
 
-Plan chain(const Collective& c, int rank, int size, const Tuning& tuning) {
-  return chain_broadcast(c, rank, size, tuning.segments);
-}
 std::vector<Tuning> chain_tunings(int ranks, double bytes, const Network& network) {
   return {{.segments = best_segments(ranks, bytes, network.link, kMostSegments)}};
 }
 
-Plan double_tree(const Collective& c, int rank, int size, const Tuning& tuning) {
-  return double_tree_all_reduce(c, rank, size, tuning.segments);
-}
 // What is best by the formula, which knows flat networks; and powers of two for others.
 std::vector<Tuning> double_tree_tunings(int ranks, double bytes, const Network& network) {
   std::vector<Tuning> all{
@@ -63,9 +61,6 @@ std::vector<Tuning> double_tree_tunings(int ranks, double bytes, const Network& 
   return all;
 }
 
-Plan two_level(const Collective& c, int rank, int size, const Tuning& tuning) {
-  return two_level_all_reduce(c, rank, size, tuning.ranks_per_node);
-}
 // Two levels where there are two: several ranks on each of several nodes.
 std::vector<Tuning> two_level_tunings(int ranks, double, const Network& network) {
   const int g = network.ranks_per_node;
@@ -81,8 +76,10 @@ constexpr Algorithm kAlgorithms[] = {
      recursive_doubling_all_reduce_cost, nothing_to_tune},
     {"rabenseifner", CommOp::AllReduce, untold<rabenseifner_all_reduce>, rabenseifner_cost,
      nothing_to_tune},
-    {"double_tree", CommOp::AllReduce, double_tree, double_tree_cost, double_tree_tunings},
-    {"two_level", CommOp::AllReduce, two_level, two_level_cost, two_level_tunings},
+    {"double_tree", CommOp::AllReduce, told<double_tree_all_reduce, &Tuning::segments>,
+     double_tree_cost, double_tree_tunings},
+    {"two_level", CommOp::AllReduce, told<two_level_all_reduce, &Tuning::ranks_per_node>,
+     two_level_cost, two_level_tunings},
     {"direct", CommOp::AllReduce, untold<direct_all_reduce>, direct_all_reduce_cost,
      few_ranks_only},
 
@@ -104,7 +101,8 @@ constexpr Algorithm kAlgorithms[] = {
 
     {"binomial", CommOp::Broadcast, untold<binomial_broadcast>, binomial_broadcast_cost,
      nothing_to_tune},
-    {"chain", CommOp::Broadcast, chain, chain_broadcast_cost, chain_tunings},
+    {"chain", CommOp::Broadcast, told<chain_broadcast, &Tuning::segments>, chain_broadcast_cost,
+     chain_tunings},
     {"van_de_geijn", CommOp::Broadcast, untold<van_de_geijn_broadcast>, van_de_geijn_cost,
      nothing_to_tune},
     {"direct", CommOp::Broadcast, untold<direct_broadcast>, direct_broadcast_cost, few_ranks_only},
@@ -115,10 +113,10 @@ constexpr Algorithm kAlgorithms[] = {
     {"binomial", CommOp::Scatter, untold<binomial_scatter>, binomial_scatter_cost, nothing_to_tune},
     {"direct", CommOp::Scatter, untold<direct_scatter>, direct_scatter_cost, few_ranks_only},
 
-    {"pairwise", CommOp::AllToAll, untold<pairwise_all_to_all>, pairwise_all_to_all_cost,
+    {"pairwise", CommOp::AllToAll, untold<pairwise_all_to_all>, ring_all_gather_cost,
      nothing_to_tune},
     {"bruck", CommOp::AllToAll, untold<bruck_all_to_all>, bruck_all_to_all_cost, nothing_to_tune},
-    {"direct", CommOp::AllToAll, untold<direct_all_to_all>, direct_all_to_all_cost, few_ranks_only},
+    {"direct", CommOp::AllToAll, untold<direct_all_to_all>, direct_all_gather_cost, few_ranks_only},
 
     {"dissemination", CommOp::Barrier, untold<dissemination_barrier>, dissemination_barrier_cost,
      nothing_to_tune},

@@ -21,15 +21,12 @@ bool is_flat(const Network& network, int ranks) {
   return network.routes.empty() && !network.crosses_nodes(0, ranks - 1);
 }
 
-// `bytes`, rounded up to what call_of takes.
-std::int64_t even_bytes(int ranks, double bytes) {
-  const std::int64_t unit = 4 * std::int64_t{ranks};
-  return static_cast<std::int64_t>(std::ceil(bytes / static_cast<double>(unit))) * unit;
-}
-
+// Of `bytes`, rounded up to what call_of takes.
 double simulated_seconds(const Algorithm& algorithm, int ranks, double bytes,
                          const Network& network, const Tuning& tuning) {
-  const Collective call = call_of(algorithm.op, ranks, even_bytes(ranks, bytes));
+  const std::int64_t unit = 4 * std::int64_t{ranks};
+  const auto even = static_cast<std::int64_t>(std::ceil(bytes / static_cast<double>(unit))) * unit;
+  const Collective call = call_of(algorithm.op, ranks, even);
   return simulate(plan_maker(algorithm, tuning), call, ranks, network).seconds;
 }
 

@@ -1,5 +1,5 @@
 // p ranks, n bytes, L = ceil(log2 p); a latency, b seconds per byte, g seconds per byte added.
-#include "09_collectives/solution/cost_lines.h"
+#include "09_collectives/solution/cost_formulas.h"
 
 #include <algorithm>
 #include <cmath>
@@ -110,10 +110,6 @@ Cost ring_all_gather_cost(int p, double n, const Network& network, const Tuning&
   return p == 1 ? kCopy : passed_round(p, n, network);
 }
 
-Cost pairwise_all_to_all_cost(int p, double n, const Network& network, const Tuning&) {
-  return p == 1 ? kCopy : passed_round(p, n, network);
-}
-
 Cost dissemination_barrier_cost(int p, double, const Network& network, const Tuning&) {
   const int L = log2_up(p);
   return {.steps = L, .messages = L, .seconds = L * message_seconds(network, 0)};
@@ -142,19 +138,6 @@ Cost tree_all_reduce_cost(int p, double n, const Network& network, const Tuning&
   return cost;
 }
 
-// Each to its own rank, p - 1 messages of the root in one step; then p - 1 steps round.
-Cost scatter_all_gather_broadcast_cost(int p, double n, const Network& network, const Tuning&) {
-  if (p == 1) return {};
-  const Cost scatter = one_to_all(p, n / p, network);
-  Cost cost = passed_round(p, n, network);
-  cost.steps += 1;
-  cost.messages += scatter.messages;
-  cost.bytes += scatter.bytes;
-  cost.total_bytes = (p - 1) * n;  // every rank but the root gets each chunk once
-  cost.seconds += scatter.seconds;
-  return cost;
-}
-
 Cost direct_all_reduce_cost(int p, double n, const Network& network, const Tuning&) {
   if (p == 1) return {};
   Cost cost = all_to_each_other(p, n, network);
@@ -170,10 +153,6 @@ Cost direct_reduce_scatter_cost(int p, double n, const Network& network, const T
 }
 
 Cost direct_all_gather_cost(int p, double n, const Network& network, const Tuning&) {
-  return p == 1 ? kCopy : all_to_each_other(p, n / p, network);
-}
-
-Cost direct_all_to_all_cost(int p, double n, const Network& network, const Tuning&) {
   return p == 1 ? kCopy : all_to_each_other(p, n / p, network);
 }
 

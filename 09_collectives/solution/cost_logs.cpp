@@ -1,6 +1,6 @@
 // Where ranks differ, in what they send and when they begin, the last one is followed: with a Fold
 // that is number v = 0, which begins late, after its pair has met, and has the largest blocks.
-#include "09_collectives/solution/cost_logs.h"
+#include "09_collectives/solution/cost_formulas.h"
 
 #include <fmt/format.h>
 
@@ -21,8 +21,7 @@ int ranks_of_first(const Fold& fold, int d) { return d + std::min(d, fold.pairs)
 // Number 0 adds the chunks of the first d numbers, which number d sends it, and sends those of the
 // next d. Number d is as late, if it is a pair's, or still early: then what it sends has been there
 // for long, unless the link in is still busy with the buffer of number 0's partner.
-Cost recursive_halving_cost(int ranks, double bytes, const Network& network,
-                            const Tuning& /*tuning*/) {
+Cost recursive_halving_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   const Fold fold(0, ranks);
   const bool folds = fold.pairs > 0;
   const double chunk = bytes / ranks;
@@ -55,7 +54,7 @@ Cost recursive_halving_cost(int ranks, double bytes, const Network& network,
 
 // The first block is always the largest, and no later than any other.
 Cost recursive_doubling_all_gather_cost(int ranks, double bytes, const Network& network,
-                                        const Tuning& /*tuning*/) {
+                                        const Tuning&) {
   const Fold fold(0, ranks);
   const bool folds = fold.pairs > 0;
   const double chunk = bytes / ranks;
@@ -76,8 +75,7 @@ Cost recursive_doubling_all_gather_cost(int ranks, double bytes, const Network& 
   return cost;
 }
 
-Cost bruck_all_gather_cost(int ranks, double bytes, const Network& network,
-                           const Tuning& /*tuning*/) {
+Cost bruck_all_gather_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   const int L = log2_up(ranks);
   Cost cost;
   cost.steps = std::max(1, L);
@@ -90,8 +88,7 @@ Cost bruck_all_gather_cost(int ranks, double bytes, const Network& network,
 
 // Of the numbers below p, p / (2 d) d have the bit d in whole periods of 2 d, and of the rest those
 // from d on. The first step packs, and sends nothing.
-Cost bruck_all_to_all_cost(int ranks, double bytes, const Network& network,
-                           const Tuning& /*tuning*/) {
+Cost bruck_all_to_all_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   const int L = log2_up(ranks);
   int moved = 0;
   for (int d = 1; d < ranks; d *= 2)

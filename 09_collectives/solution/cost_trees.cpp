@@ -1,5 +1,5 @@
 // Formulas of double_tree.h and in_network.h.
-#include "09_collectives/solution/cost_trees.h"
+#include "09_collectives/solution/cost_formulas.h"
 
 #include <fmt/format.h>
 

@@ -78,13 +78,10 @@ NamedAlgorithm algorithm_named(CommOp op, const std::string& name) {
   return named;
 }
 
-PlanMaker plan_maker(const NamedAlgorithm& named) {
+PlanMaker plan_named(CommOp op, const std::string& name) {
+  const NamedAlgorithm named = algorithm_named(op, name);
   PlanMaker maker = plan_maker(*named.algorithm, named.tuning);
   return named.parts == 1 ? maker : in_parts(std::move(maker), named.parts);
-}
-
-PlanMaker plan_named(CommOp op, const std::string& name) {
-  return plan_maker(algorithm_named(op, name));
 }
 
 }  // namespace aisc

@@ -75,8 +75,11 @@ class Measurement {
     for (int r = 0; r < gpus_; ++r) {
       std::vector<std::int64_t> added(static_cast<std::size_t>(contestant_.workers));
       for (const PlanAction& action : make(c, r, ranks_).actions)
-        if (action.kind == PlanAction::Kind::Reduce)
-          added[worker_of(action.to, c.call.count)] += action.to.count;
+        if (action.kind == PlanAction::Kind::Reduce) {
+          int worker = contestant_.workers - 1;
+          while (action.to.begin < part_of(worker, c.call.count).begin) --worker;
+          added[static_cast<std::size_t>(worker)] += action.to.count;
+        }
       std::int64_t of_rank = 0;
       for (const std::int64_t of_worker : added) {
         of_rank += of_worker;
@@ -90,12 +93,8 @@ class Measurement {
     row.busiest_rank = static_cast<double>(rank_most) / mean;
     row.busiest_worker = static_cast<double>(worker_most) / (mean / contestant_.workers);
   }
-  std::size_t worker_of(const Piece& piece, std::int64_t count) const {
-    int worker = 0;
-    while (worker + 1 < contestant_.workers &&
-           piece.begin >= chunk_of(piece.where, count, worker + 1, contestant_.workers).begin)
-      ++worker;
-    return static_cast<std::size_t>(worker);
+  Piece part_of(int worker, std::int64_t count) const {
+    return chunk_of(Piece::Where::Out, count, worker, contestant_.workers);
   }
 
   // Where only latency counts, a message is under way for one. Of messages that end and begin at

@@ -60,11 +60,6 @@ class Machine {
   }
   const Network::Route& way(int from, int to) const { return way(0, from, 0, to); }
 
-  double carries(const Network::Route& way) const {
-    double least = topology_.bytes_per_second(way.wires.front());
-    for (const int wire : way.wires) least = std::min(least, topology_.bytes_per_second(wire));
-    return least;
-  }
   Nearness nearness_of(const Network::Route& way) const {
     int cpus = 0, switches = 0;
     for (const int wire : way.wires) {
@@ -80,11 +75,6 @@ class Machine {
 
   bool is_open(int from, int to, Nearness nearness) const {
     return from != to && nearness_of(way(from, to)) <= nearness;
-  }
-  // The better comes first: what carries more, then what is shorter.
-  bool is_better(const Network::Route& a, const Network::Route& b) const {
-    const double carries_a = carries(a), carries_b = carries(b);
-    return carries_a > carries_b || (carries_a == carries_b && a.wires.size() < b.wires.size());
   }
 
   // Those that channels may use.
@@ -143,7 +133,7 @@ class Packing {
         if (const int to = (from + i) % machine.gpus(); machine.is_open(from, to, nearness))
           next.push_back(to);
       std::stable_sort(next.begin(), next.end(), [&](int a, int b) {
-        return machine.is_better(machine.way(from, a), machine.way(from, b));
+        return machine.topology().is_better(machine.way(from, a).wires, machine.way(from, b).wires);
       });
     }
     if (machine.nodes() > 1) sort_ends();
@@ -167,8 +157,8 @@ class Packing {
       for (int last = 0; last < machine_.gpus(); ++last)
         if (first != last || machine_.gpus() == 1) ends_.emplace_back(first, last);
     std::stable_sort(ends_.begin(), ends_.end(), [&](const auto& a, const auto& b) {
-      return machine_.is_better(machine_.way(0, a.second, 1, a.first),
-                                machine_.way(0, b.second, 1, b.first));
+      return machine_.topology().is_better(machine_.way(0, a.second, 1, a.first).wires,
+                                           machine_.way(0, b.second, 1, b.first).wires);
     });
   }
 

@@ -42,7 +42,7 @@ int Topology::add(Kind kind, int node) {
   return vertex;
 }
 
-int Topology::connect(int a, int b, const Speed& speed) {
+void Topology::connect(int a, int b, const Speed& speed) {
   const int count = static_cast<int>(vertices_.size());
   for (const int end : {a, b})
     if (end < 0 || end >= count)
@@ -55,7 +55,6 @@ int Topology::connect(int a, int b, const Speed& speed) {
   cables_.push_back({a, b, speed});
   at(wires_from_, a).push_back(2 * cable);
   at(wires_from_, b).push_back(2 * cable + 1);
-  return cable;
 }
 
 int Topology::nodes() const {
@@ -71,6 +70,16 @@ std::pair<int, int> Topology::ends_of(int wire) const {
 
 double Topology::bytes_per_second(int wire) const {
   return at(cables_, wire / 2).speed.bytes_per_second;
+}
+
+bool Topology::is_better(std::span<const int> a, std::span<const int> b) const {
+  const auto carries = [&](std::span<const int> way) {
+    double least = bytes_per_second(way.front());
+    for (const int wire : way) least = std::min(least, bytes_per_second(wire));
+    return least;
+  };
+  const double carries_a = carries(a), carries_b = carries(b);
+  return carries_a > carries_b || (carries_a == carries_b && a.size() < b.size());
 }
 
 Topology Topology::with_ranks(std::span<const int> order) const {
@@ -124,7 +133,7 @@ class WayFinder {
             Way whole = *find(from, out);
             for (const Way* part : {middle, find(in, to)})
               whole.insert(whole.end(), part->begin(), part->end());
-            if (best.empty() || is_better(whole, best)) best = std::move(whole);
+            if (best.empty() || topology_.is_better(whole, best)) best = std::move(whole);
           }
     }
     if (best.empty())
@@ -134,21 +143,9 @@ class WayFinder {
   }
 
  private:
-  static constexpr int kNotReached = -1;
-
   const Way* find(int from, int to) const {
     const auto found = at(ways_, from).find(to);
     return found == at(ways_, from).end() ? nullptr : &found->second;
-  }
-
-  double carries(const Way& way) const {
-    double least = *speeds_.begin();
-    for (const int wire : way) least = std::min(least, topology_.bytes_per_second(wire));
-    return least;
-  }
-  bool is_better(const Way& a, const Way& b) const {
-    const double carries_a = carries(a), carries_b = carries(b);
-    return carries_a > carries_b || (carries_a == carries_b && a.size() < b.size());
   }
 
   // To every GPU and card. Looks first at the fastest cables alone, then at the next ones too, and
@@ -183,8 +180,9 @@ class WayFinder {
     std::vector<int>& cards = cards_near_[gpu];
     for (const auto& [card, way] : at(ways_, gpu)) {
       if (at(vertices_, card).kind != Kind::Card) continue;
-      if (!cards.empty() && is_better(way, *find(gpu, cards.front()))) cards.clear();
-      if (cards.empty() || !is_better(*find(gpu, cards.front()), way)) cards.push_back(card);
+      const Way* nearest = cards.empty() ? nullptr : find(gpu, cards.front());
+      if (nearest && topology_.is_better(way, *nearest)) cards.clear();
+      if (cards.empty() || !topology_.is_better(*nearest, way)) cards.push_back(card);
     }
     if (cards.empty()) return;
     const int place = at(vertices_, gpu).number % static_cast<int>(cards.size());
@@ -198,8 +196,8 @@ class WayFinder {
   std::map<int, std::vector<int>> cards_near_;
 };
 
-Network Topology::network(double reduce_seconds_per_byte) const {
-  Network network{.reduce_seconds_per_byte = reduce_seconds_per_byte};
+Network Topology::network() const {
+  Network network;
   for (const Cable& cable : cables_)
     network.wire_seconds_per_byte.insert(network.wire_seconds_per_byte.end(), 2,
                                          1 / cable.speed.bytes_per_second);

@@ -8,27 +8,9 @@
 
 #include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
-#include "tests/support/drawn.h"
 
 namespace aisc::plan_runs {
 namespace {
-
-// A size of a test that grades: ranks, elements and root.
-struct Size {
-  int p;
-  std::int64_t n;
-  int root;
-};
-std::vector<Size> drawn_sizes(const std::string& what, std::int64_t most) {
-  std::vector<Size> sizes;
-  for (int k = 0; k < 5; ++k) {
-    const std::string name = what + std::to_string(k);
-    const int p = static_cast<int>(drawn("ranks of " + name, 2, 40));
-    sizes.push_back({p, drawn("count of " + name, 1, most),
-                     static_cast<int>(drawn("root of " + name, 0, p - 1))});
-  }
-  return sizes;
-}
 
 // Of v counted from the root: its subtree, of which it is a part, and its children.
 int subtree(int v, int p) { return v == 0 ? p : std::min(v & -v, p - v); }
@@ -62,10 +44,7 @@ TEST(BinomialBroadcast, SendsToTheFarthestFirst) {
 
 TEST(BinomialBroadcast, CopiesTheRootsBuffer) {
   for_sizes_counts_and_roots(expect_broadcasts);
-  for (const auto& [p, n, root] : drawn_sizes("BinomialBroadcast", 3000)) {
-    SCOPED_TRACE(testing::Message() << p << " ranks, count " << n << ", root " << root);
-    expect_broadcasts(p, n, root);
-  }
+  for_drawn_sizes("BinomialBroadcast", 40, 3000, expect_broadcasts);
 }
 
 TEST(BinomialBroadcast, TheRootSendsInEachOfLog2PStepsAndNobodyMore) {
@@ -153,10 +132,7 @@ TEST(BinomialScatter, GivesFiveRanksTheirChunksWorkedOutByHand) {
 
 TEST(BinomialScatter, GivesEveryRankItsChunk) {
   for_sizes_counts_and_roots(expect_scatters);
-  for (const auto& [p, n, root] : drawn_sizes("BinomialScatter", 100)) {
-    SCOPED_TRACE(testing::Message() << p << " ranks, chunks of " << n << ", root " << root);
-    expect_scatters(p, n, root);
-  }
+  for_drawn_sizes("BinomialScatter", 40, 100, expect_scatters);
 }
 
 TEST(BinomialScatter, EveryRankSendsOnWhatIsForItsSubtree) {

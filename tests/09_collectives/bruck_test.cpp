@@ -4,24 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/09_collectives/plan_costs.h"
+#include <bit>
+
 #include "tests/09_collectives/plan_pieces.h"
-#include "tests/comm/plan_runs.h"
-#include "tests/support/drawn.h"
-#include "tests/support/message_of.h"
+#include "tests/09_collectives/run_plans.h"
 
 namespace aisc::plan_runs {
 namespace {
 
-using plan_costs::sends_of;
-
-Ran run_all_gather(int p, std::int64_t c) {
-  return run_call(CommOp::AllGather, bruck_all_gather, p, c);
-}
-
 TEST(BruckAllGather, GivesEveryRankAllChunksInLogPSteps) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
-    const Total total = run_all_gather(p, c).total;
+  const auto gather = [](int p, std::int64_t c, int = 0) {
+    const Total total = run_call(CommOp::AllGather, bruck_all_gather, p, c).total;
     EXPECT_EQ(total.most.elements, (p - 1) * c);  // no rank receives anything twice
     EXPECT_EQ(total.sum.elements, p * (p - 1) * c);
     EXPECT_EQ(total.sum.added, 0);
@@ -29,14 +22,9 @@ TEST(BruckAllGather, GivesEveryRankAllChunksInLogPSteps) {
     EXPECT_EQ(total.most.messages, log2_ceil(p));
     EXPECT_EQ(total.most.steps, log2_ceil(p));
     EXPECT_EQ(total.rounds, log2_ceil(p));
-  });
-}
-
-TEST(BruckAllGather, WorksForDrawnSizes) {
-  const auto p = static_cast<int>(drawn("ranks of BruckAllGather", 2, 70));
-  const std::int64_t c = drawn("elements of BruckAllGather", 1, 300);
-  SCOPED_TRACE(testing::Message() << p << " ranks, count " << c);
-  run_all_gather(p, c);
+  };
+  for_sizes_and_counts(gather);
+  for_drawn_sizes("BruckAllGather", 70, 300, gather);
 }
 
 // In the last step a rank sends only what the other lacks.
@@ -63,30 +51,21 @@ TEST(BruckAllGather, SendsCountsThatNoIntHolds) {
 
 TEST(BruckAllGather, CountsOnACommunicatorWhatThePlansSay) {
   for (const int p : {1, 2, 3, 6, 8, 13})
-    plan_costs::expect_measured(bruck_all_gather, CommOp::AllGather, p, p * 4 * 12, exact::kFlat);
+    expect_runs_as_planned(bruck_all_gather, call(CommOp::AllGather, 12), p);
 }
 
 // L a + n (p - 1) / p b, on every rank.
 TEST(BruckAllGather, TakesTheLatencyOfATreeAndTheBytesOfARingFor2To64Ranks) {
   for (int p = 2; p <= 64; ++p)
-    EXPECT_EQ(
-        simulate(bruck_all_gather, call_of(CommOp::AllGather, p, p * 4 * 256), p, exact::kFlat)
-            .end_seconds,
-        std::vector<double>(static_cast<std::size_t>(p),
-                            static_cast<double>(log2_ceil(p)) * exact::kAlpha +
-                                exact::bytes(256.0 * (p - 1)) * exact::kBeta))
-        << p << " ranks";
+    expect_all_end(bruck_all_gather, CommOp::AllGather, p, p * 4 * 256,
+                   static_cast<double>(log2_ceil(p)) * exact::kAlpha +
+                       exact::bytes(256.0 * (p - 1)) * exact::kBeta);
 }
 
 // The chunks that move in the steps of distance 1, 2, 4, ...: those whose number has the bit.
-std::int64_t chunks_with_bit(int p, int d) {
-  std::int64_t chunks = 0;
-  for (int i = 0; i < p; ++i) chunks += (i & d) != 0 ? 1 : 0;
-  return chunks;
-}
 std::int64_t moved_chunks(int p) {
   std::int64_t chunks = 0;
-  for (int d = 1; d < p; d *= 2) chunks += chunks_with_bit(p, d);
+  for (unsigned i = 0; i < static_cast<unsigned>(p); ++i) chunks += std::popcount(i);
   return chunks;
 }
 
@@ -95,7 +74,7 @@ Total run_all_to_all(int p, std::int64_t c) {
 }
 
 TEST(BruckAllToAll, TransposesChunksOverRanksInLogPMessages) {
-  for_sizes_and_counts([](int p, std::int64_t c) {
+  const auto transpose = [](int p, std::int64_t c, int = 0) {
     const Total total = run_all_to_all(p, c);
     EXPECT_EQ(total.most.elements, moved_chunks(p) * c);
     EXPECT_EQ(total.sum.elements, p * moved_chunks(p) * c);
@@ -104,14 +83,9 @@ TEST(BruckAllToAll, TransposesChunksOverRanksInLogPMessages) {
     EXPECT_EQ(total.most.messages, log2_ceil(p));
     EXPECT_EQ(total.most.steps, 1 + log2_ceil(p));  // the first packs
     EXPECT_EQ(total.rounds, log2_ceil(p));
-  });
-}
-
-TEST(BruckAllToAll, WorksForDrawnSizes) {
-  const auto p = static_cast<int>(drawn("ranks of BruckAllToAll", 2, 70));
-  const std::int64_t c = drawn("elements of BruckAllToAll", 1, 100);
-  SCOPED_TRACE(testing::Message() << p << " ranks, count " << c);
-  run_all_to_all(p, c);
+  };
+  for_sizes_and_counts(transpose);
+  for_drawn_sizes("BruckAllToAll", 70, 100, transpose);
 }
 
 TEST(BruckAllToAll, SendsHalfOfTheChunksInEachStepWherePIsAPowerOfTwo) {
@@ -129,15 +103,8 @@ TEST(BruckAllToAll, DoublesTheDistanceToTheRight) {
   EXPECT_EQ(text(5, 6), "0: 30 | 1: 20 | 3: 20");
 }
 
-// Three ranks: rank 0 has a0 a1 a2 = 0 1 2, rank 1 has 10 11 12, rank 2 has 20 21 22.
-TEST(BruckAllToAll, TransposesByHand) {
-  const auto plans = plans_of(bruck_all_to_all, call(CommOp::AllToAll, 1), 3);
-  std::vector<Memory> memory;
-  for (const std::int64_t a : {0, 10, 20})
-    memory.push_back({{a, a + 1, a + 2, kPoison, kPoison, kPoison}, {0, 3}, {3, 3}});
-  run(plans, memory);
-  expect_outs(memory, [](int r, std::int64_t i) { return 10 * i + r; });
-}
+// Rank 0 has a0 a1 a2 = 0 1 2, rank 1 has 10 11 12, rank 2 has 20 21 22.
+TEST(BruckAllToAll, TransposesByHand) { expect_transposes_by_hand(bruck_all_to_all, 3); }
 
 // All chunks, and what goes and comes in a step.
 TEST(BruckAllToAll, DoesNotAskForFarMoreScratchThanItNeeds) {
@@ -153,20 +120,15 @@ TEST(BruckAllToAll, SendsCountsThatNoIntHolds) {
 
 TEST(BruckAllToAll, CountsOnACommunicatorWhatThePlansSay) {
   for (const int p : {1, 2, 3, 6, 8, 13})
-    plan_costs::expect_measured(bruck_all_to_all, CommOp::AllToAll, p, p * 4 * 12, exact::kFlat);
+    expect_runs_as_planned(bruck_all_to_all, call(CommOp::AllToAll, 12), p);
 }
 
 // L a, and the bytes of every step, on every rank.
 TEST(BruckAllToAll, TakesTheTimeOfItsFormulaFor2To64Ranks) {
-  for (int p = 2; p <= 64; ++p) {
-    const auto chunks = static_cast<double>(moved_chunks(p));
-    EXPECT_EQ(simulate(bruck_all_to_all, call_of(CommOp::AllToAll, p, p * 4 * 64), p, exact::kFlat)
-                  .end_seconds,
-              std::vector<double>(static_cast<std::size_t>(p),
-                                  static_cast<double>(log2_ceil(p)) * exact::kAlpha +
-                                      exact::bytes(64 * chunks) * exact::kBeta))
-        << p << " ranks";
-  }
+  for (int p = 2; p <= 64; ++p)
+    expect_all_end(bruck_all_to_all, CommOp::AllToAll, p, p * 4 * 64,
+                   static_cast<double>(log2_ceil(p)) * exact::kAlpha +
+                       exact::bytes(64.0 * static_cast<double>(moved_chunks(p))) * exact::kBeta);
 }
 
 TEST(BruckAllToAll, RefusesUnequalCounts) {

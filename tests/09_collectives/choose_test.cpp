@@ -6,26 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
-#include <string>
 
 #include "09_collectives/cost.h"
-#include "common/core/error.h"
 #include "tests/support/drawn.h"
 #include "tests/support/exact_network.h"
+#include "tests/support/message_of.h"
 
 namespace aisc::exact {
 namespace {
-
-std::string refusal(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 // Of all algorithms and tunings, looked through one by one.
 double least_seconds(CommOp op, int ranks, double bytes, const Network& network) {
@@ -92,7 +81,7 @@ TEST(Choose, TakesTheFirstOfSeveralThatTakeTheSame) {
 }
 
 TEST(Choose, RefusesWhatHasNoAlgorithm) {
-  EXPECT_THAT(refusal([] { choose(CommOp::Split, 2, 8, kFlat); }), testing::HasSubstr("split"));
+  EXPECT_THAT(message_of([] { choose(CommOp::Split, 2, 8, kFlat); }), testing::HasSubstr("split"));
 }
 
 }  // namespace

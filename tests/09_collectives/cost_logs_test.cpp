@@ -1,6 +1,6 @@
-// The formulas of cost_logs.h against the plans, counted and in simulated time, for every number of
-// ranks up to 64. Those that cost an exercise's plan are tests of that exercise.
-#include "09_collectives/solution/cost_logs.h"
+// The formulas of cost_logs.cpp against the plans, counted and in simulated time, for every number
+// of ranks up to 64. Those that cost an exercise's plan are tests of that exercise.
+#include "09_collectives/solution/cost_formulas.h"
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,9 @@
 namespace aisc::plan_costs {
 namespace {
 
-using Formula = Cost(int, double, const Network&, const Tuning&);
-
 // For p ranks, buffers that divide by p, q and the ranks per node.
-void expect_formula(Formula formula, const PlanMaker& maker, CommOp op, const Tuning& tuning = {},
+void expect_formula(CostFormula formula, const PlanMaker& maker, CommOp op,
+                    const Tuning& tuning = {},
                     const std::vector<Network>& networks = flat_networks()) {
   for (const Network& network : networks)
     for (int p = 1; p <= 64; ++p) {

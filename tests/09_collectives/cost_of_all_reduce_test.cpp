@@ -4,11 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 
+#include "tests/09_collectives/plan_costs.h"
 #include "tests/support/drawn.h"
-#include "tests/support/exact_network.h"
 
 namespace aisc::exact {
 namespace {
@@ -16,70 +15,63 @@ namespace {
 // a = 1 s, b = 1/4 s a byte, g = 1/16 s a byte.
 const Network kByHand{.link = {1, 0.25}, .reduce_seconds_per_byte = 0.0625};
 
-void expect_cost(const Cost& cost, const Cost& expected) {
-  EXPECT_EQ(cost.steps, expected.steps) << "steps";
-  EXPECT_EQ(cost.messages, expected.messages) << "messages of the rank that sends most";
-  EXPECT_EQ(cost.bytes, expected.bytes) << "bytes of the rank that sends most";
-  EXPECT_EQ(cost.added_bytes, expected.added_bytes) << "bytes added by the rank that adds most";
-  EXPECT_EQ(cost.total_bytes, expected.total_bytes) << "bytes sent by all ranks together";
-  EXPECT_EQ(cost.seconds, expected.seconds) << "seconds";
-}
+using plan_costs::expect_equal;
 
 // 64 bytes on 4 ranks: 6 messages of 16 bytes, 6 (1 + 4) s, and 3 times 16 bytes added.
 TEST(CostOfAllReduce, RingByHand) {
-  expect_cost(ring_all_reduce_cost(4, 64, kByHand, {}), {.steps = 6,
-                                                         .messages = 6,
-                                                         .bytes = 96,
-                                                         .added_bytes = 48,
-                                                         .total_bytes = 384,
-                                                         .seconds = 30 + 3});
+  expect_equal(ring_all_reduce_cost(4, 64, kByHand, {}), {.steps = 6,
+                                                          .messages = 6,
+                                                          .bytes = 96,
+                                                          .added_bytes = 48,
+                                                          .total_bytes = 384,
+                                                          .seconds = 30 + 3});
 }
 
 // 4 ranks swap 64 bytes twice: 2 (1 + 16 + 4) s.
 TEST(CostOfAllReduce, RecursiveDoublingByHand) {
-  expect_cost(recursive_doubling_all_reduce_cost(4, 64, kByHand, {}), {.steps = 2,
-                                                                       .messages = 2,
-                                                                       .bytes = 128,
-                                                                       .added_bytes = 128,
-                                                                       .total_bytes = 512,
-                                                                       .seconds = 42});
+  expect_equal(recursive_doubling_all_reduce_cost(4, 64, kByHand, {}), {.steps = 2,
+                                                                        .messages = 2,
+                                                                        .bytes = 128,
+                                                                        .added_bytes = 128,
+                                                                        .total_bytes = 512,
+                                                                        .seconds = 42});
 }
 
 // 6 = 4 + 2 ranks: two give 64 bytes away, four swap twice, two are told. 4 (1 + 16) + 3 * 4 s.
 TEST(CostOfAllReduce, RecursiveDoublingOfSixByHand) {
-  expect_cost(recursive_doubling_all_reduce_cost(6, 64, kByHand, {}),
-              {.steps = 4,
-               .messages = 3,
-               .bytes = 192,
-               .added_bytes = 192,
-               .total_bytes = 2 * 64 + 4 * 128 + 2 * 64,
-               .seconds = 80});
+  expect_equal(recursive_doubling_all_reduce_cost(6, 64, kByHand, {}),
+               {.steps = 4,
+                .messages = 3,
+                .bytes = 192,
+                .added_bytes = 192,
+                .total_bytes = 2 * 64 + 4 * 128 + 2 * 64,
+                .seconds = 80});
 }
 
 // 4 ranks: 32, 16, 16, 32 bytes: 4 + 96/4 s, and 48 added.
 TEST(CostOfAllReduce, RabenseifnerByHand) {
-  expect_cost(rabenseifner_cost(4, 64, kByHand, {}), {.steps = 4,
-                                                      .messages = 4,
-                                                      .bytes = 96,
-                                                      .added_bytes = 48,
-                                                      .total_bytes = 384,
-                                                      .seconds = 28 + 3});
+  expect_equal(rabenseifner_cost(4, 64, kByHand, {}), {.steps = 4,
+                                                       .messages = 4,
+                                                       .bytes = 96,
+                                                       .added_bytes = 48,
+                                                       .total_bytes = 384,
+                                                       .seconds = 28 + 3});
 }
 
 // 5 = 4 + 1: 64 bytes before and after, which is 2 (1 + 16) s more, and 64 more added.
 TEST(CostOfAllReduce, RabenseifnerOfFiveByHand) {
-  expect_cost(rabenseifner_cost(5, 64, kByHand, {}), {.steps = 6,
-                                                      .messages = 5,
-                                                      .bytes = 160,
-                                                      .added_bytes = 112,
-                                                      .total_bytes = 512,
-                                                      .seconds = 28 + 34 + 7});
+  expect_equal(rabenseifner_cost(5, 64, kByHand, {}), {.steps = 6,
+                                                       .messages = 5,
+                                                       .bytes = 160,
+                                                       .added_bytes = 112,
+                                                       .total_bytes = 512,
+                                                       .seconds = 28 + 34 + 7});
 }
 
 TEST(CostOfAllReduce, IsNothingForOneRank) {
   for (const auto cost :
        {ring_all_reduce_cost, recursive_doubling_all_reduce_cost, rabenseifner_cost})
-    expect_cost(cost(1, 4096, kByHand, {}), {});
+    expect_equal(cost(1, 4096, kByHand, {}), {});
 }
 
 struct Costs {
@@ -122,7 +114,7 @@ TEST(CostOfAllReduce, AddsUpStepByStepForAnyNumberOfRanks) {
       SCOPED_TRACE(testing::Message() << p << " ranks, " << n << " bytes");
       const auto expect = [&](const Cost& found, Cost expected) {
         if (unit > 4096) expected.seconds = found.seconds;
-        expect_cost(found, expected);
+        expect_equal(found, expected);
       };
       const Costs costs = step_by_step(p, q, n);
       expect(ring_all_reduce_cost(p, n, kFlat, {}), costs.ring);

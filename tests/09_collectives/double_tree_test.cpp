@@ -7,13 +7,9 @@
 
 #include <string>
 
-#include "common/comm/simulate.h"
 #include "tests/09_collectives/plan_pieces.h"
+#include "tests/09_collectives/run_plans.h"
 #include "tests/09_collectives/tree_oracle.h"
-#include "tests/comm/plan_runs.h"
-#include "tests/support/drawn.h"
-#include "tests/support/exact_network.h"
-#include "tests/support/message_of.h"
 
 namespace aisc::plan_runs {
 namespace {
@@ -148,7 +144,7 @@ PlanMaker in_segments(int segments) {
 // Of `size` ranks all have the sum; returns the plans.
 std::vector<Plan> expect_sums(int size, std::int64_t count, int segments) {
   SCOPED_TRACE(testing::Message() << size << " ranks, " << count << " in " << segments);
-  const auto plans = plans_of(in_segments(segments), call(CommOp::AllReduce, count), size);
+  const auto plans = plans_of(in_segments(segments), all_reduce(count), size);
   auto memory = each_of(size, [&](int r) { return inout(r, count); });
   run(plans, memory);
   expect_outs(memory, [&](int, auto i) { return sum(size, i); });
@@ -159,7 +155,7 @@ std::vector<Plan> expect_sums(int size, std::int64_t count, int segments) {
 // sends the second half to rank 0 as it is; the first half has to wait for rank 1. In step 1 both
 // are under way to rank 0, and there turns decide who is first.
 TEST(DoubleTreeAllReduce, SumsOverThreeRanksAsWorkedOutByHand) {
-  const Plan plan = double_tree_all_reduce(call(CommOp::AllReduce, 8), 2, 3, 2);
+  const Plan plan = double_tree_all_reduce(all_reduce(8), 2, 3, 2);
   std::vector<std::vector<std::int64_t>> sent;  // step, to whom, elements: first and how many
   for (std::size_t step = 0; step < plan.steps(); ++step)
     for (const PlanAction& action : plan.step(step))
@@ -169,12 +165,9 @@ TEST(DoubleTreeAllReduce, SumsOverThreeRanksAsWorkedOutByHand) {
   const std::vector<std::vector<std::int64_t>> by_hand{{0, 0, 4, 2}, {1, 0, 6, 2}, {1, 0, 0, 2},
                                                        {2, 0, 2, 2}, {4, 1, 0, 2}, {5, 1, 2, 2}};
   EXPECT_EQ(sent, by_hand);
-  const std::vector<std::int64_t> of_rank[] = {
-      {1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}};
-  auto memory = each_of(3, [&](int r) { return Memory{of_rank[r], {}, {0, 4}}; });
-  run(plans_of(in_segments(2), call(CommOp::AllReduce, 4), 3), memory);
-  const std::vector<std::int64_t> expected{111, 222, 333, 444};
-  expect_outs(memory, [&](int, auto i) { return expected[static_cast<std::size_t>(i)]; });
+  EXPECT_EQ(outputs(in_segments(2), all_reduce(4),
+                    {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),
+            (Rows(3, {111, 222, 333, 444})));
 }
 
 TEST(DoubleTreeAllReduce, SumsOnEveryRank) {
@@ -206,9 +199,8 @@ TEST(DoubleTreeAllReduce, LeavesOutEmptySegments) {
 TEST(DoubleTreeAllReduce, GivesAllRanksTheSameBits) {
   for (const int p : kSizes)
     for (const int segments : {1, 5}) {
-      SCOPED_TRACE(testing::Message() << p << " ranks, " << segments << " segments");
-      const auto outs = sums_that_lose_bits(in_segments(segments), p);
-      for (const auto& out : outs) EXPECT_EQ(out, outs[0]);
+      SCOPED_TRACE(testing::Message() << segments << " segments");
+      expect_same_bits(in_segments(segments), p);
     }
 }
 
@@ -219,7 +211,7 @@ TEST(DoubleTreeAllReduce, SendsEachSegmentOnceThroughEachEdge) {
     for (const int k : {1, 3, 6}) {
       SCOPED_TRACE(testing::Message() << p << " ranks, " << k << " segments");
       const std::int64_t count = 24 * k;
-      const auto plans = plans_of(in_segments(k), call(CommOp::AllReduce, count), p);
+      const auto plans = plans_of(in_segments(k), all_reduce(count), p);
       const Tree trees[] = {tree_oracle::first_of(p), tree_oracle::second_of(p)};
       std::int64_t most = 0, all = 0;
       for (int r = 0; r < p; ++r) {
@@ -243,7 +235,7 @@ TEST(DoubleTreeAllReduce, SendsEachSegmentOnceThroughEachEdge) {
 // Halves [0,5) and [5,11). Rank 2 is a leaf of the second tree and sends that half at once; in the
 // first it has a child, so that it sends [0,5) up a round later, and down.
 TEST(DoubleTreeAllReduce, CutsAsChunkOfDoes) {
-  EXPECT_EQ(pieces_sent(double_tree_all_reduce(call(CommOp::AllReduce, 11), 2, 3, 2)),
+  EXPECT_EQ(pieces_sent(double_tree_all_reduce(all_reduce(11), 2, 3, 2)),
             "[5,8) [8,11) [0,2) [2,5) [0,2) [2,5)");
 }
 
@@ -251,15 +243,14 @@ TEST(DoubleTreeAllReduce, CutsAsChunkOfDoes) {
 TEST(DoubleTreeAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     for (const int k : {1, 2, 5})
-      expect_scratch(in_segments(k), call(CommOp::AllReduce, n), p,
+      expect_scratch(in_segments(k), all_reduce(n), p,
                      [&](int) { return n + 4 * (((n + 1) / 2 + k - 1) / k); });
   });
 }
 
 TEST(DoubleTreeAllReduce, SendsCountsThatNoIntHolds) {
   for (const int p : {3, 6})
-    EXPECT_EQ(elements_sent(in_segments(5), call(CommOp::AllReduce, kBeyondInt), p),
-              2 * (p - 1) * kBeyondInt);
+    EXPECT_EQ(elements_sent(in_segments(5), all_reduce(kBeyondInt), p), 2 * (p - 1) * kBeyondInt);
 }
 
 TEST(DoubleTreeAllReduce, TakesStepsForItsRounds) {
@@ -267,7 +258,7 @@ TEST(DoubleTreeAllReduce, TakesStepsForItsRounds) {
     for (const int more : {-2, 0, 5}) {  // so many segments that somebody is busy all the time
       const int k = std::max(1, static_cast<int>(log2_ceil(p)) + more);
       std::size_t most = 0;
-      for (const Plan& plan : plans_of(in_segments(k), call(CommOp::AllReduce, 8 * k), p))
+      for (const Plan& plan : plans_of(in_segments(k), all_reduce(8 * k), p))
         most = std::max(most, plan.steps());
       EXPECT_EQ(static_cast<std::int64_t>(most), 2 * (log2_ceil(p) + k - 1)) << p << ", " << k;
     }
@@ -333,37 +324,19 @@ TEST(DoubleTreeAllReduce, SwapsHalvesBetweenTwoRanks) {
   EXPECT_EQ(simulated(1, 3), 0);
 }
 
-// On a communicator of threads: what it counts, what it takes in virtual time, what it adds up.
 TEST(DoubleTreeAllReduce, TakesTheSameTimeOnACommunicator) {
   constexpr int k = 3;
   for (const int p : {2, 3, 5, 8, 13}) {
-    SCOPED_TRACE(testing::Message() << p << " ranks");
-    const std::int64_t count = elements(k);
-    const auto plans = plans_of(in_segments(k), call(CommOp::AllReduce, count), p);
-    auto memory = each_of(p, [&](int r) { return inout(r, count); });
-    ASSERT_EQ(PlanOracle<std::int64_t>(plans, memory, kPoison).run(), "");  // else it would hang
-    LaunchOptions options{.ranks = p};
-    options.plans[CommOp::AllReduce] = in_segments(k);
-    const auto times = exact::end_times(options, [&](Rank rank) {
-      const Tensor x = exact::f32(rank, count);
-      const int r = rank.world.rank();
-      for (std::int64_t i = 0; i < count; ++i) x.data<float>()[i] = static_cast<float>(r + i % 5);
-      rank.world.all_reduce(x).wait();
-      for (std::int64_t i = 0; i < count; ++i)
-        ASSERT_EQ(x.data<float>()[i], static_cast<float>(p * (p - 1) / 2 + p * (i % 5)));
-      const Traffic expected = traffic_of(plans[static_cast<std::size_t>(r)]);
-      EXPECT_EQ(rank.world.stats().steps, expected.steps);
-      EXPECT_EQ(rank.world.stats().sent().messages, expected.messages);
-      EXPECT_EQ(rank.world.stats().sent().wire_bytes, 4 * expected.elements);
-    });
-    const double last = *std::max_element(times.begin(), times.end());
-    EXPECT_EQ(last, p < 4 ? simulated(p, k) : formula(p, k));
+    expect_sums(p, elements(k), k);
+    if (HasFailure()) return;  // it would hang
+    const Counted counted = expect_runs_as_planned(in_segments(k), all_reduce(elements(k)), p);
+    EXPECT_EQ(counted.last_seconds(), p < 4 ? simulated(p, k) : formula(p, k)) << p << " ranks";
   }
 }
 
 TEST(DoubleTreeAllReduce, RefusesLessThanOneSegment) {
   for (const int k : {0, -1})
-    EXPECT_THAT(message_of([&] { double_tree_all_reduce(call(CommOp::AllReduce, 8), 0, 4, k); }),
+    EXPECT_THAT(message_of([&] { double_tree_all_reduce(all_reduce(8), 0, 4, k); }),
                 testing::HasSubstr(std::to_string(k) + " segments"));
 }
 

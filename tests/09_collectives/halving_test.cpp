@@ -8,13 +8,10 @@
 
 #include "tests/09_collectives/plan_costs.h"
 #include "tests/09_collectives/plan_pieces.h"
-#include "tests/comm/plan_runs.h"
-#include "tests/support/drawn.h"
+#include "tests/09_collectives/run_plans.h"
 
 namespace aisc::plan_runs {
 namespace {
-
-using plan_costs::sends_of;
 
 // Number of those that go on, and of pairs.
 std::int64_t power_below(int p) { return std::bit_floor(static_cast<unsigned>(p)); }
@@ -25,19 +22,13 @@ std::string sends(const PlanMaker& maker, CommOp op, std::int64_t count, int ran
   return sends_of(maker(call(op, count), rank, size));
 }
 
-Ran run_reduce_scatter(int p, std::int64_t c) {
+Ran run_reduce_scatter(int p, std::int64_t c, int = 0) {
   return run_call(CommOp::ReduceScatter, recursive_halving_reduce_scatter, p, c);
 }
 
 TEST(RecursiveHalving, LeavesTheSumOfItsChunkOnEachRank) {
   for_sizes_and_counts([](int p, std::int64_t c) { run_reduce_scatter(p, c); });
-}
-
-TEST(RecursiveHalving, WorksForDrawnSizes) {
-  const auto p = static_cast<int>(drawn("ranks of RecursiveHalving", 2, 70));
-  const std::int64_t c = drawn("elements of RecursiveHalving", 1, 300);
-  SCOPED_TRACE(testing::Message() << p << " ranks, count " << c);
-  run_reduce_scatter(p, c);
+  for_drawn_sizes("RecursiveHalving", 70, 300, run_reduce_scatter);
 }
 
 TEST(RecursiveHalving, SendsAndAddsNoMoreThanARingInLogPSteps) {
@@ -105,22 +96,16 @@ TEST(RecursiveHalving, SendsCountsThatNoIntHolds) {
 
 TEST(RecursiveHalving, CountsOnACommunicatorWhatThePlansSay) {
   for (const int p : {1, 2, 3, 6, 8, 13})
-    plan_costs::expect_measured(recursive_halving_reduce_scatter, CommOp::ReduceScatter, p,
-                                p * 4 * 12, exact::kFlat);
+    expect_runs_as_planned(recursive_halving_reduce_scatter, call(CommOp::ReduceScatter, 12), p);
 }
 
 // By hand, for powers of two: L a + n (p - 1) / p (b + g).
 TEST(RecursiveHalving, TakesTheLatencyOfATreeAndTheBytesOfARing) {
   for (int p = 2; p <= 64; p *= 2) {
     const double L = static_cast<double>(log2_ceil(p)), n = 256.0 * p;
-    const Simulated found =
-        simulate(recursive_halving_reduce_scatter, call_of(CommOp::ReduceScatter, p, 4 * 256 * p),
-                 p, exact::kFlat);
-    EXPECT_EQ(found.end_seconds,
-              std::vector<double>(static_cast<std::size_t>(p),
-                                  L * exact::kAlpha + exact::bytes(n / p * (p - 1)) *
-                                                          (exact::kBeta + exact::kGamma)))
-        << p << " ranks";
+    expect_all_end(
+        recursive_halving_reduce_scatter, CommOp::ReduceScatter, p, 4 * 256 * p,
+        L * exact::kAlpha + exact::bytes(n / p * (p - 1)) * (exact::kBeta + exact::kGamma));
   }
 }
 
@@ -149,31 +134,20 @@ TEST(RecursiveDoublingAllGather, DoublesWhatItSendsAndTheDistance) {
 
 TEST(RecursiveDoublingAllGather, CountsOnACommunicatorWhatThePlansSay) {
   for (const int p : {1, 2, 3, 6, 8, 13})
-    plan_costs::expect_measured(recursive_doubling_all_gather, CommOp::AllGather, p, p * 4 * 12,
-                                exact::kFlat);
+    expect_runs_as_planned(recursive_doubling_all_gather, call(CommOp::AllGather, 12), p);
 }
 
-Total run_rabenseifner(int p, std::int64_t n) {
+Total run_rabenseifner(int p, std::int64_t n, int = 0) {
   return run_call(CommOp::AllReduce, rabenseifner_all_reduce, p, n).total;
 }
 
 TEST(Rabenseifner, SumsOnEveryRank) {
   for_sizes_and_counts([](int p, std::int64_t n) { run_rabenseifner(p, n); });
-}
-
-TEST(Rabenseifner, WorksForDrawnSizes) {
-  const auto p = static_cast<int>(drawn("ranks of Rabenseifner", 2, 70));
-  const std::int64_t n = drawn("elements of Rabenseifner", 1, 3000);
-  SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
-  run_rabenseifner(p, n);
+  for_drawn_sizes("Rabenseifner", 70, 3000, run_rabenseifner);
 }
 
 TEST(Rabenseifner, GivesAllRanksTheSameBits) {
-  for (const int p : kSizes) {
-    SCOPED_TRACE(p);
-    const auto outs = plan_runs::sums_that_lose_bits(rabenseifner_all_reduce, p);
-    for (const auto& out : outs) EXPECT_EQ(out, outs[0]);
-  }
+  for (const int p : kSizes) expect_same_bits(rabenseifner_all_reduce, p);
 }
 
 TEST(Rabenseifner, SendsTheBytesOfARingInTwiceLogPSteps) {
@@ -215,26 +189,24 @@ TEST(Rabenseifner, HalvesAndThenDoubles) {
 }
 
 TEST(Rabenseifner, CutsAsChunkOfDoes) {
-  EXPECT_EQ(pieces_sent(rabenseifner_all_reduce(call(CommOp::AllReduce, 11), 1, 4)),
-            "[5,11) [0,2) [2,5) [0,5)");
+  EXPECT_EQ(pieces_sent(rabenseifner_all_reduce(all_reduce(11), 1, 4)), "[5,11) [0,2) [2,5) [0,5)");
 }
 
 TEST(Rabenseifner, DoesNotAskForFarMoreScratchThanItNeeds) {
   for_sizes_and_counts([](int p, std::int64_t n) {
-    expect_scratch(rabenseifner_all_reduce, call(CommOp::AllReduce, n), p, [&](int) { return n; });
+    expect_scratch(rabenseifner_all_reduce, all_reduce(n), p, [&](int) { return n; });
   });
 }
 
 TEST(Rabenseifner, SendsCountsThatNoIntHolds) {
   for (const int p : {4, 6})
-    EXPECT_EQ(elements_sent(rabenseifner_all_reduce, call(CommOp::AllReduce, kBeyondInt), p),
+    EXPECT_EQ(elements_sent(rabenseifner_all_reduce, all_reduce(kBeyondInt), p),
               2 * (p - 1) * kBeyondInt);
 }
 
 TEST(Rabenseifner, CountsOnACommunicatorWhatThePlansSay) {
   for (const int p : {1, 2, 3, 6, 8, 13})
-    plan_costs::expect_measured(rabenseifner_all_reduce, CommOp::AllReduce, p, 4 * 64,
-                                exact::kFlat);
+    expect_runs_as_planned(rabenseifner_all_reduce, all_reduce(64), p);
 }
 
 // 2 L a + 2 n (q - 1) / q b + n (q - 1) / q g; where pairs fold, n before, which is added, and

@@ -5,14 +5,9 @@
 
 #include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
-#include "tests/support/drawn.h"
 
 namespace aisc::plan_runs {
 namespace {
-
-void expect_naive_sums(int p, std::int64_t n) {
-  run_call(CommOp::AllReduce, naive_all_reduce, p, n);
-}
 
 TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {
   EXPECT_EQ(outputs(naive_all_reduce, all_reduce(2), {{1, 2}, {10, 20}, {100, 200}}),
@@ -20,26 +15,16 @@ TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {
 }
 
 TEST(NaiveAllReduce, SumsOnEveryRank) {
-  for_sizes_and_counts(expect_naive_sums);
-  for (int k = 0; k < 5; ++k) {
-    const int p = static_cast<int>(drawn("ranks of NaiveAllReduce" + std::to_string(k), 2, 20));
-    const auto n = drawn("count of NaiveAllReduce" + std::to_string(k), 1, 3000);
-    SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
-    expect_naive_sums(p, n);
-  }
+  const auto expect_sums = [](int p, std::int64_t n, int = 0) {
+    run_call(CommOp::AllReduce, naive_all_reduce, p, n);
+  };
+  for_sizes_and_counts(expect_sums);
+  for_drawn_sizes("NaiveAllReduce", 20, 3000, expect_sums);
 }
 
 TEST(NaiveAllReduce, AddsInTheOrderOfTheRanksAndGivesAllTheSameBits) {
-  for (const int p : {2, 3, 7, 16}) {
-    std::vector<float> expected;
-    for (int i = 0; i < 1000; ++i) {
-      float sum = losing_bits(0, i);
-      for (int r = 1; r < p; ++r) sum += losing_bits(r, i);
-      expected.push_back(sum);
-    }
-    for (const auto& out : sums_that_lose_bits(naive_all_reduce, p))
-      EXPECT_EQ(out, expected) << p << " ranks";
-  }
+  for (const int p : {2, 3, 7, 16})
+    EXPECT_EQ(expect_same_bits(naive_all_reduce, p), added_in_order(p)) << p << " ranks";
 }
 
 TEST(NaiveAllReduce, RankZeroSendsAndAddsAsMuchAsAllOthersTogether) {

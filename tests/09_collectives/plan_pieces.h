@@ -23,6 +23,21 @@ inline std::string pieces_sent(const Plan& plan) {
   return text;
 }
 
+// The messages that a rank sends, step by step: "2: 4, 3: 4 | 1: 2", to 2 and 3 four elements each,
+// then to 1 two. Steps in which it sends nothing are left out.
+inline std::string sends_of(const Plan& plan) {
+  std::string text;
+  for (std::size_t s = 0; s < plan.steps(); ++s) {
+    std::string step;
+    for (const PlanAction& action : plan.step(s))
+      if (action.kind == PlanAction::Kind::Send)
+        step += (step.empty() ? "" : ", ") + std::to_string(action.peer) + ": " +
+                std::to_string(action.from.count);
+    if (!step.empty()) text += (text.empty() ? "" : " | ") + step;
+  }
+  return text;
+}
+
 // Rank r has elements for most(r) of scratch at most.
 inline void expect_scratch(const PlanMaker& maker, const Collective& c, int p,
                            const std::function<std::int64_t(int)>& most) {

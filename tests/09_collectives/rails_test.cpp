@@ -7,17 +7,13 @@
 
 #include <utility>
 
-#include "tests/09_collectives/plan_costs.h"
 #include "tests/09_collectives/plan_pieces.h"
-#include "tests/comm/plan_runs.h"
-#include "tests/support/drawn.h"
-#include "tests/support/message_of.h"
+#include "tests/09_collectives/run_plans.h"
 
 namespace aisc::plan_runs {
 namespace {
 
 using exact::kAlpha, exact::kBeta;
-using plan_costs::sends_of;
 
 PlanMaker rails(int g) {
   return [g](const Collective& c, int rank, int size) { return rail_all_to_all(c, rank, size, g); };
@@ -33,9 +29,6 @@ TEST(RailAllToAll, TransposesChunksOverRanks) {
   for (const int m : {1, 2, 3, 4, 7})
     for (const int g : {1, 2, 3, 4, 8})
       for (const std::int64_t c : {0, 1, 5, 100}) run_all_to_all(m, g, c);
-}
-
-TEST(RailAllToAll, WorksForDrawnSizes) {
   run_all_to_all(static_cast<int>(drawn("nodes of RailAllToAll", 2, 9)),
                  static_cast<int>(drawn("ranks per node of RailAllToAll", 2, 9)),
                  drawn("elements of RailAllToAll", 1, 100));
@@ -67,16 +60,8 @@ TEST(RailAllToAll, GoesToTheRailInTheNodeAndThenAlongTheRail) {
   EXPECT_EQ(text(5), "4: 30 | 1: 20 | 3: 20");
 }
 
-// Two nodes of two, chunks of one element: rank r has 10 r + k for rank k.
-TEST(RailAllToAll, TransposesByHand) {
-  const auto plans = plans_of(rails(2), call(CommOp::AllToAll, 1), 4);
-  std::vector<Memory> memory;
-  for (const std::int64_t a : {0, 10, 20, 30})
-    memory.push_back(
-        {{a, a + 1, a + 2, a + 3, kPoison, kPoison, kPoison, kPoison}, {0, 4}, {4, 4}});
-  run(plans, memory);
-  expect_outs(memory, [](int r, std::int64_t i) { return 10 * i + r; });
-}
+// Two nodes of two.
+TEST(RailAllToAll, TransposesByHand) { expect_transposes_by_hand(rails(2), 4); }
 
 TEST(RailAllToAll, RefusesWhatItCannotDo) {
   const auto refusal = [](CommOp op, int size, int g) {
@@ -140,7 +125,8 @@ double simulated(const PlanMaker& maker, int m, int g, std::int64_t chunk_bytes)
 TEST(RailAllToAll, CrossesNoRails) {
   constexpr int m = 3, g = 4, p = m * g;
   constexpr std::int64_t n = 4 * 10 * p;
-  const auto found = plan_costs::measured(rails(g), CommOp::AllToAll, p, n, rail_network(m, g));
+  const Counted found =
+      expect_runs_as_planned(rails(g), call_of(CommOp::AllToAll, p, n), p, rail_network(m, g));
   for (int r = 0; r < p; ++r)
     for (const auto& [peer, sent] : found.stats[static_cast<std::size_t>(r)].peers) {
       const bool in_node = peer / g == r / g;
@@ -189,9 +175,9 @@ TEST(RailAllToAll, BeatsTheSpineThatDirectMessagesPass) {
 
 TEST(RailAllToAll, CountsOnACommunicatorWhatThePlansSay) {
   for (const auto& [m, g] : {std::pair(1, 1), std::pair(2, 2), std::pair(3, 2), std::pair(2, 4)}) {
-    const std::int64_t n = 4 * 12 * m * g;
-    plan_costs::expect_measured(rails(g), CommOp::AllToAll, m * g, n, rail_network(m, g));
-    plan_costs::expect_measured(rails(g), CommOp::AllToAll, m * g, n, exact::kFlat);
+    const Collective c = call(CommOp::AllToAll, 12);
+    expect_runs_as_planned(rails(g), c, m * g, rail_network(m, g));
+    expect_runs_as_planned(rails(g), c, m * g);
   }
 }
 

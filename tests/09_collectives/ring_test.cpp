@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <iterator>
+#include <numeric>
 
 #include "common/core/rng.h"
 #include "tests/09_collectives/plan_pieces.h"
 #include "tests/09_collectives/run_plans.h"
-#include "tests/support/drawn.h"
 
 namespace aisc::plan_runs {
 namespace {
@@ -19,8 +18,8 @@ using testing::HasSubstr;
 
 // 0 .. p - 1.
 Ring ordered(int p) {
-  Ring ring;
-  for (int r = 0; r < p; ++r) ring.push_back(r);
+  Ring ring(static_cast<std::size_t>(p));
+  std::iota(ring.begin(), ring.end(), 0);
   return ring;
 }
 Ring backwards(int p) {
@@ -59,21 +58,16 @@ TEST(RingAllReduceAlong, SumsOnEveryRankInAnyOrder) {
       expect_sums(along(ring), p, n);
     }
   });
-  for (std::uint64_t k = 0; k < 5; ++k) {
-    const int p = static_cast<int>(drawn("ranks of RingAllReduceAlong" + std::to_string(k), 2, 20));
-    const auto n = drawn("count of RingAllReduceAlong" + std::to_string(k), 1, 3000);
-    SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
-    expect_sums(along(shuffled(p, k)), p, n);
-  }
+  for_drawn_sizes("RingAllReduceAlong", 20, 3000, [](int p, std::int64_t n, int) {
+    expect_sums(along(shuffled(p, static_cast<std::uint64_t>(n))), p, n);
+  });
 }
 
 TEST(RingAllReduceAlong, GivesAllRanksTheSameBitsAsAnyRingInThatOrder) {
   for (const int p : kSizes) {
-    const auto outs = sums_that_lose_bits(along(ordered(p)), p);
-    for (const auto& out : outs) EXPECT_EQ(out, outs[0]) << p << " ranks";
-    EXPECT_EQ(outs, sums_that_lose_bits(ring_all_reduce, p)) << p << " ranks";
-    const auto others = sums_that_lose_bits(along(shuffled(p, 2)), p);
-    for (const auto& out : others) EXPECT_EQ(out, others[0]) << p << " ranks";
+    const auto bits = expect_same_bits(along(ordered(p)), p);
+    EXPECT_EQ(bits, expect_same_bits(ring_all_reduce, p)) << p << " ranks";
+    expect_same_bits(along(shuffled(p, 2)), p);
   }
 }
 
@@ -203,10 +197,7 @@ TEST(AllReduceAlong, ShortBuffersUseAsManyRingsAsHaveAnElementPerRank) {
 }
 
 TEST(AllReduceAlong, GivesAllRanksTheSameBits) {
-  for (const int p : kSizes) {
-    const auto outs = sums_that_lose_bits(all_reduce_along(rings_of(p, 4)), p);
-    for (const auto& out : outs) EXPECT_EQ(out, outs[0]) << p << " ranks";
-  }
+  for (const int p : kSizes) expect_same_bits(all_reduce_along(rings_of(p, 4)), p);
 }
 
 TEST(AllReduceAlong, RunsAsPlannedOnThreads) {

@@ -1,17 +1,14 @@
-// The rings that the search finds: do they fit, could there be more, and what are they worth?
+// The rings that the search finds: do they fit, and could there be more? What they are worth is in
+// whole/machines_test.cpp.
 #include "09_collectives/search.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <string>
 
-#include "common/comm/simulate.h"
-#include "tests/09_collectives/along.h"
 #include "tests/support/drawn.h"
-#include "tests/support/exact_network.h"
 #include "tests/support/message_of.h"
 
 namespace aisc {
@@ -49,12 +46,26 @@ void expect_channels(const Channels& channels, std::size_t count, double gigabyt
   EXPECT_EQ(channels.orders.size(), count);
   EXPECT_EQ(channels.bytes_per_second, gigabytes * kGigabyte);
 }
+Channels expect_rings(const Topology& t, std::size_t count, double gigabytes) {
+  const Channels rings = find_rings(t);
+  expect_fit(t, rings, 1);
+  expect_channels(rings, count, gigabytes);
+  return rings;
+}
+void expect_chains(const Topology& t, std::size_t count, double gigabytes) {
+  const Channels chains = find_chains(t);
+  expect_fit(t, chains, 2);
+  expect_channels(chains, count, gigabytes);
+}
+
+// The kind of what a wire comes from.
+Kind begin_of(const Topology& t, int wire) {
+  return t.vertices()[static_cast<std::size_t>(t.ends_of(wire).first)].kind;
+}
 
 TEST(FindRings, OfAPcieTreePassesEachCableOnceInEachDirection) {
   const Topology t = pcie_tree();
-  const Channels rings = find_rings(t);
-  expect_fit(t, rings, 1);
-  expect_channels(rings, 1, 10);  // what one processor sends the other
+  const Channels rings = expect_rings(t, 1, 10);  // what one processor sends the other
   const std::vector<int> times = crossings(t, rings.orders);
   for (int wire = 0; wire < static_cast<int>(times.size()); ++wire) {
     const auto [a, b] = t.ends_of(wire);
@@ -67,10 +78,7 @@ TEST(FindRings, OfAPcieTreePassesEachCableOnceInEachDirection) {
 // No more is possible: each GPU has six NVLinks out, and every ring leaves each GPU once. NVIDIA
 // calls the machine three interwoven rings.
 TEST(FindRings, OfADgx1AreThreeInBothDirections) {
-  const Topology t = dgx1();
-  const Channels rings = find_rings(t);
-  expect_fit(t, rings, 1);
-  expect_channels(rings, 6, 25);
+  const Channels rings = expect_rings(dgx1(), 6, 25);
   EXPECT_EQ(rings.total_bytes_per_second(), 150 * kGigabyte);
   std::multiset<Order> there(rings.orders.begin(), rings.orders.end()), back;
   for (Order order : rings.orders) {
@@ -81,19 +89,11 @@ TEST(FindRings, OfADgx1AreThreeInBothDirections) {
   EXPECT_EQ(there, back);
 }
 
-TEST(FindRings, OfNvswitchesTakeAllThatAGpuHas) {
-  const Topology t = nvswitch_node();
-  const Channels rings = find_rings(t);
-  expect_fit(t, rings, 1);
-  expect_channels(rings, 1, 300);
-}
+TEST(FindRings, OfNvswitchesTakeAllThatAGpuHas) { expect_rings(nvswitch_node(), 1, 300); }
 
 // On GPUs in a bad order the same rings are found, under other numbers.
 TEST(FindRings, DoNotDependOnTheOrderOfRanks) {
-  const Topology t = dgx1().with_ranks(std::vector<int>{3, 6, 0, 5, 1, 7, 2, 4});
-  const Channels rings = find_rings(t);
-  expect_fit(t, rings, 1);
-  expect_channels(rings, 6, 25);
+  expect_rings(dgx1().with_ranks(std::vector<int>{3, 6, 0, 5, 1, 7, 2, 4}), 6, 25);
 }
 
 // Every node is passed in one piece, the same way, and entered and left by the same rail.
@@ -108,7 +108,7 @@ void expect_nodes_alike(const Topology& t, const Channels& rings) {
     }
   const std::vector<int> times = crossings(t, rings.orders);
   for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
-    if (t.vertices()[static_cast<std::size_t>(t.ends_of(wire).first)].kind == Kind::Spine) {
+    if (begin_of(t, wire) == Kind::Spine) {
       EXPECT_EQ(times[static_cast<std::size_t>(wire)], 0);
     }
 }
@@ -117,36 +117,23 @@ void expect_nodes_alike(const Topology& t, const Channels& rings) {
 TEST(FindRings, OfNodesWithEightCardsAreEightOnePerCard) {
   for (const int nodes : {2, 3, 8}) {
     const Topology t = cluster(nvswitch_node(), nodes, hdr_fabric());
-    const Channels rings = find_rings(t);
-    expect_fit(t, rings, 1);
+    const Channels rings = expect_rings(t, 8, 24);  // PCIe, a little less than a card
     expect_nodes_alike(t, rings);
-    expect_channels(rings, 8, 24);  // PCIe, a little less than a card
     const std::vector<int> times = crossings(t, rings.orders);
     for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
-      if (t.vertices()[static_cast<std::size_t>(t.ends_of(wire).first)].kind == Kind::Card) {
+      if (begin_of(t, wire) == Kind::Card) {
         EXPECT_EQ(times[static_cast<std::size_t>(wire)], 1);
       }
   }
 }
 
-TEST(FindRings, OfNodesWithOneCardIsOneThroughIt) {
-  const Topology t = cluster(nvswitch_node(1), 2, hdr_fabric());
-  const Channels rings = find_rings(t);
-  expect_fit(t, rings, 1);
-  expect_nodes_alike(t, rings);
-  expect_channels(rings, 1, 24);
-}
-
 TEST(FindRings, OfOtherClustersTakeWhatTheirCardsCarry) {
-  const Topology dgx = cluster(dgx1(), 2, edr_fabric()),
+  const Topology nvswitch = cluster(nvswitch_node(1), 2, hdr_fabric()),
+                 dgx = cluster(dgx1(), 2, edr_fabric()),
                  tree = cluster(pcie_tree(), 2, edr_fabric());
-  const Channels four = find_rings(dgx), one = find_rings(tree);
-  expect_fit(dgx, four, 1);
-  expect_nodes_alike(dgx, four);
-  expect_channels(four, 4, 12);
-  expect_fit(tree, one, 1);
-  expect_nodes_alike(tree, one);
-  expect_channels(one, 1, 10);
+  expect_nodes_alike(nvswitch, expect_rings(nvswitch, 1, 24));
+  expect_nodes_alike(dgx, expect_rings(dgx, 4, 12));
+  expect_nodes_alike(tree, expect_rings(tree, 1, 10));
 }
 
 // Four GPUs with at random 0 to 2 NVLinks between each two: there are six rings in all, so that
@@ -215,9 +202,7 @@ TEST(FindRings, KeepToNvlinkWhereItConnectsAll) {
   const int pcie = t.add(Kind::PcieSwitch, 0);
   for (int gpu = 0; gpu < 4; ++gpu) t.connect(gpu, pcie, {kGigabyte, 0});
   for (int gpu = 0; gpu < 4; ++gpu) t.connect(gpu, (gpu + 1) % 4, {kGigabyte, 0});
-  const Channels rings = find_rings(t);
-  expect_fit(t, rings, 1);
-  expect_channels(rings, 2, 1);
+  expect_rings(t, 2, 1);
 }
 
 TEST(FindRings, AreTheSameEachTime) {
@@ -242,26 +227,19 @@ TEST(FindRings, SayWhatHasNone) {
 }
 
 // Both directions of 24 NVLinks, 7 for each chain.
-TEST(FindChains, OfADgx1AreThree) {
-  const Topology t = dgx1();
-  const Channels chains = find_chains(t);
-  expect_fit(t, chains, 2);
-  expect_channels(chains, 3, 25);
-}
+TEST(FindChains, OfADgx1AreThree) { expect_chains(dgx1(), 3, 25); }
 
 // A GPU in the middle of a chain sends up and down: half of its link for each.
 TEST(FindChains, HaveHalfALinkWhereOneIsAllThatAGpuHas) {
-  const Topology nvswitch = nvswitch_node(), tree = pcie_tree();
-  const Channels of_nvswitch = find_chains(nvswitch), of_tree = find_chains(tree);
-  expect_fit(nvswitch, of_nvswitch, 2);
-  expect_channels(of_nvswitch, 1, 150);
-  expect_fit(tree, of_tree, 2);
-  expect_channels(of_tree, 1, 6);
+  expect_chains(nvswitch_node(), 1, 150);
+  expect_chains(pcie_tree(), 1, 6);
 }
 
 // What chains and the trees over their heads send over each wire fits: hops of a chain both ways;
 // from each node's head to the next one's twice what a chain carries.
-void expect_trees_fit(const Topology& t, const Channels& chains) {
+void expect_trees(const Topology& t, std::size_t count, double gigabytes) {
+  const Channels chains = find_chains(t);
+  expect_channels(chains, count, gigabytes);
   const Network network = t.network();
   std::vector<double> sent(network.wire_seconds_per_byte.size());
   const int nodes = t.nodes(), gpus = t.ranks() / nodes;
@@ -291,17 +269,9 @@ void expect_trees_fit(const Topology& t, const Channels& chains) {
 
 // A card sends up and down, too: half of it for each.
 TEST(FindChains, OfClustersEnterAndLeaveNodesByTheHeadsCards) {
-  const Topology one = cluster(nvswitch_node(1), 2, hdr_fabric());
-  const Topology eight = cluster(nvswitch_node(), 3, hdr_fabric());
-  const Topology four = cluster(dgx1(), 2, edr_fabric());
-  const Channels of_one = find_chains(one), of_eight = find_chains(eight),
-                 of_four = find_chains(four);
-  expect_trees_fit(one, of_one);
-  expect_channels(of_one, 1, 12);
-  expect_trees_fit(eight, of_eight);
-  expect_channels(of_eight, 8, 12);
-  expect_trees_fit(four, of_four);
-  expect_channels(of_four, 4, 6);
+  expect_trees(cluster(nvswitch_node(1), 2, hdr_fabric()), 1, 12);
+  expect_trees(cluster(nvswitch_node(), 3, hdr_fabric()), 8, 12);
+  expect_trees(cluster(dgx1(), 2, edr_fabric()), 4, 6);
 }
 
 const Order kNatural{0, 1, 2, 3, 4, 5, 6, 7};
@@ -334,6 +304,7 @@ TEST(Crossings, AreCountedByHandOnThePcieTree) {
   EXPECT_EQ(rate(kNatural), 10 * kGigabyte);
   EXPECT_EQ(rate(kBySwitches), 10 * kGigabyte / 2);
   EXPECT_EQ(rate(kInterleaved), 10 * kGigabyte / 4);
+  EXPECT_EQ(ring_bytes_per_second(dgx1(), std::vector<Order>{kNatural}), 6 * kGigabyte);
   EXPECT_EQ(ring_bytes_per_second(t, {}), 0);
   EXPECT_EQ(message_of([&] { rate({0, 8}); }), "crossings: rank 8, there are 8");
 }
@@ -344,70 +315,6 @@ TEST(Crossings, OfFoundRingsLeaveThemTheirRate) {
     const Channels rings = find_rings(t);
     EXPECT_GE(ring_bytes_per_second(t, rings.orders), rings.bytes_per_second * (1 - 1e-9));
   }
-}
-
-// Powers of two and no latency: all is bytes, and == is right.
-const Speeds kExact{.nvlink = {0x1p22, 0}, .pcie = {0x1p21, 0}, .cpus = {0x1p20, 0}};
-
-double seconds(const Topology& t, const std::vector<Order>& rings, std::int64_t bytes) {
-  return simulate(along(rings), call_of(CommOp::AllReduce, t.ranks(), bytes), t.ranks(),
-                  t.network())
-      .seconds;
-}
-
-// 14 steps of n/8 bytes, over the cable between the processors as often as the order crosses it.
-TEST(BadOrders, CostAPcieTreeItsCrossings) {
-  const Topology t = pcie_tree(kExact);
-  const double n = 8 * 1024, once = 14 * n / 8 / 0x1p20;
-  EXPECT_EQ(seconds(t, find_rings(t).orders, 8 * 1024), once);
-  EXPECT_EQ(seconds(t, {kBySwitches}, 8 * 1024), 2 * once);
-  EXPECT_EQ(seconds(t, {kInterleaved}, 8 * 1024), 4 * once);
-}
-
-TEST(BadOrders, AreOrdersOfRanksToo) {
-  const Topology t = pcie_tree(kExact).with_ranks(kInterleaved);
-  EXPECT_EQ(seconds(t, {kNatural}, 8 * 1024), 4 * seconds(t, find_rings(t).orders, 8 * 1024));
-}
-
-// The natural ring of a DGX-1 has two hops without NVLink, 3 to 4 and 7 to 0.
-TEST(BadOrders, CostADgx1ItsNvlinks) {
-  const Topology t = dgx1(kExact);
-  const Channels six = find_rings(t);
-  ASSERT_EQ(six.orders.size(), 6u);
-  const double n = 48 * 1024;
-  EXPECT_EQ(seconds(t, six.orders, 48 * 1024), 14 * n / 48 / 0x1p22);
-  EXPECT_EQ(seconds(t, {kNatural}, 48 * 1024), 14 * n / 8 / 0x1p20);
-  const Topology real = dgx1();
-  const double factor = six.total_bytes_per_second() / 0x1p22 * 25e9 /
-                        ring_bytes_per_second(real, std::vector<Order>{kNatural});
-  EXPECT_DOUBLE_EQ(factor, 25);  // 6 x 25 GB/s to 6 GB/s
-}
-
-// What a communicator says is what the simulation says.
-TEST(BadOrders, TakeTheirTimeOnACommunicatorToo) {
-  for (const Topology& t : {pcie_tree(), dgx1(kExact)})
-    for (const std::vector<Order>& rings : {find_rings(t).orders, {kInterleaved}}) {
-      LaunchOptions options{.ranks = 8, .network = t.network()};
-      options.plans[CommOp::AllReduce] = along(rings);
-      const auto times = exact::end_times(std::move(options), [](Rank rank) {
-        const Tensor x({48 * 64}, DType::F32, rank.device);
-        std::fill_n(x.data<float>(), x.count(), static_cast<float>(rank.world.rank()));
-        rank.world.all_reduce(x).wait();
-        for (std::int64_t i = 0; i < x.count(); ++i) ASSERT_EQ(x.data<float>()[i], 28);
-      });
-      EXPECT_EQ(*std::max_element(times.begin(), times.end()), seconds(t, rings, 4 * 48 * 64));
-    }
-}
-
-// Eight rings, each with a card of its own, against the natural ring, which has one: all cards are
-// taken in both directions at the same time.
-TEST(BadOrders, CostAClusterItsCards) {
-  const Topology t = cluster(nvswitch_node(), 2, hdr_fabric());
-  Order natural(16);
-  std::iota(natural.begin(), natural.end(), 0);
-  const std::int64_t bytes = 256 << 20;
-  const double factor = seconds(t, {natural}, bytes) / seconds(t, find_rings(t).orders, bytes);
-  EXPECT_NEAR(factor, 8, 0.2);  // latency, and what waits for NVSwitches
 }
 
 }  // namespace

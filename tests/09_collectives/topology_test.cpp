@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 
@@ -46,8 +45,7 @@ TEST(Topology, HasAWireForEachDirectionOfACable) {
   t.connect(a, b, {8, 0.5});
   EXPECT_EQ(t.ends_of(0), std::pair(a, b));
   EXPECT_EQ(t.ends_of(1), std::pair(b, a));
-  const Network network = t.network(0.25);
-  EXPECT_EQ(network.reduce_seconds_per_byte, 0.25);
+  const Network network = t.network();
   EXPECT_EQ(network.wire_seconds_per_byte, (std::vector<double>{1.0 / 8, 1.0 / 8}));
   EXPECT_EQ(way(t, network, 0, 1).wires, std::vector<int>{0});
   EXPECT_EQ(way(t, network, 1, 0).wires, std::vector<int>{1});
@@ -117,23 +115,14 @@ TEST(Topology, RefusesCablesThatCannotBe) {
   Topology t;
   t.add(Kind::Gpu, 0);
   t.add(Kind::Cpu, 0);
-  EXPECT_EQ(message_of([&] {
-              t.connect(0, 2, {1, 0});
-            }),
-            "topology: a cable to vertex 2, there are 2");
-  EXPECT_EQ(message_of([&] {
-              t.connect(-1, 0, {1, 0});
-            }),
-            "topology: a cable to vertex -1, there are 2");
-  EXPECT_EQ(message_of([&] { t.connect(1, 1, {1, 0}); }), "topology: a cable from CPU 0 to itself");
-  EXPECT_EQ(message_of([&] {
-              t.connect(0, 1, {0, 0});
-            }),
-            "topology: a cable of 0 bytes/s and 0 s from GPU 0 to CPU 0");
-  EXPECT_EQ(message_of([&] {
-              t.connect(0, 1, {1, -2});
-            }),
-            "topology: a cable of 1 bytes/s and -2 s from GPU 0 to CPU 0");
+  const auto message = [&](int a, int b, const Speed& speed) {
+    return message_of([&] { t.connect(a, b, speed); });
+  };
+  EXPECT_EQ(message(0, 2, {1, 0}), "topology: a cable to vertex 2, there are 2");
+  EXPECT_EQ(message(-1, 0, {1, 0}), "topology: a cable to vertex -1, there are 2");
+  EXPECT_EQ(message(1, 1, {1, 0}), "topology: a cable from CPU 0 to itself");
+  EXPECT_EQ(message(0, 1, {0, 0}), "topology: a cable of 0 bytes/s and 0 s from GPU 0 to CPU 0");
+  EXPECT_EQ(message(0, 1, {1, -2}), "topology: a cable of 1 bytes/s and -2 s from GPU 0 to CPU 0");
 }
 
 TEST(RankOrders, InAnotherOrderTakeTheWaysOfTheirGpus) {
@@ -153,18 +142,14 @@ TEST(RankOrders, InAnotherOrderTakeTheWaysOfTheirGpus) {
 }
 
 TEST(RankOrders, AreEachThereOnce) {
-  const Topology tree = pcie_tree();
-  EXPECT_EQ(message_of([&] {
-              tree.with_ranks(std::vector<int>{0, 1});
-            }),
+  const auto message = [](const std::vector<int>& order) {
+    return message_of([&] { pcie_tree().with_ranks(order); });
+  };
+  EXPECT_EQ(message({0, 1}),
             "topology: an order of 2 ranks (2 different), each of 8 once expected");
-  EXPECT_EQ(message_of([&] {
-              tree.with_ranks(std::vector<int>{0, 1, 2, 3, 4, 5, 6, 6});
-            }),
+  EXPECT_EQ(message({0, 1, 2, 3, 4, 5, 6, 6}),
             "topology: an order of 8 ranks (7 different), each of 8 once expected");
-  EXPECT_EQ(message_of([&] {
-              tree.with_ranks(std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8});
-            }),
+  EXPECT_EQ(message({1, 2, 3, 4, 5, 6, 7, 8}),
             "topology: an order of 8 ranks (8 different), each of 8 once expected");
 }
 
@@ -266,8 +251,7 @@ TEST(Cluster, MessagesToAnotherRailCrossTheSpine) {
 
 // GPUs 0 and 1 are as near to card 0 as to card 1.
 TEST(Cluster, GpusAtOneSwitchReachEachOthersRail) {
-  const Topology t = cluster(nvswitch_node(), 2, hdr_fabric());
-  EXPECT_EQ(way_of(t, 1, 8),
+  EXPECT_EQ(way_of(cluster(nvswitch_node(), 2, hdr_fabric()), 1, 8),
             "node 0 GPU 1 > node 0 PCIe switch 0 > node 0 card 1 > rail switch 1 > "
             "node 1 card 1 > node 1 PCIe switch 0 > node 1 GPU 0");
 }
@@ -329,18 +313,17 @@ TEST(Cluster, KeepsTheOrderOfANodesRanks) {
 }
 
 TEST(Cluster, SaysWhatItCannotBuild) {
-  EXPECT_EQ(message_of([] { cluster(dgx1(), 0, edr_fabric()); }),
-            "cluster: 0 nodes, at least 1 expected");
-  EXPECT_EQ(message_of([] {
-              cluster(dgx1(), 2, {.card = {1, 0}, .oversubscription = 0});
-            }),
+  const auto message = [](const Topology& node, int nodes, const Fabric& fabric) {
+    return message_of([&] { cluster(node, nodes, fabric); });
+  };
+  EXPECT_EQ(message(dgx1(), 0, edr_fabric()), "cluster: 0 nodes, at least 1 expected");
+  EXPECT_EQ(message(dgx1(), 2, {.card = {1, 0}, .oversubscription = 0}),
             "cluster: oversubscription 0, more than 0 expected");
-  EXPECT_EQ(message_of([] { cluster(cluster(dgx1(), 2, edr_fabric()), 2, edr_fabric()); }),
+  EXPECT_EQ(message(cluster(dgx1(), 2, edr_fabric()), 2, edr_fabric()),
             "cluster: of a cluster of 2 nodes");
   Topology no_card;
   no_card.add(Kind::Gpu, 0);
-  EXPECT_EQ(message_of([&] { cluster(no_card, 2, edr_fabric()); }),
-            "cluster: a node without a network card");
+  EXPECT_EQ(message(no_card, 2, edr_fabric()), "cluster: a node without a network card");
 }
 
 }  // namespace

@@ -5,17 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/09_collectives/plan_costs.h"
 #include "tests/09_collectives/plan_pieces.h"
-#include "tests/comm/plan_runs.h"
-#include "tests/support/drawn.h"
-#include "tests/support/message_of.h"
+#include "tests/09_collectives/run_plans.h"
 
 namespace aisc::plan_runs {
 namespace {
 
 using exact::kAlpha, exact::kBeta, exact::kGamma;
-using plan_costs::sends_of;
 
 constexpr int kNodes[] = {1, 2, 3, 4, 8, 40};  // ranks per node
 
@@ -34,22 +30,17 @@ TEST(TwoLevelAllReduce, SumsOnEveryRank) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     for (const int g : kNodes) run_all_reduce(p, n, g);
   });
-}
-
-TEST(TwoLevelAllReduce, WorksForDrawnSizes) {
-  const auto p = static_cast<int>(drawn("ranks of TwoLevelAllReduce", 2, 70));
-  const auto g = static_cast<int>(drawn("ranks per node of TwoLevelAllReduce", 2, 12));
-  const std::int64_t n = drawn("elements of TwoLevelAllReduce", 1, 2000);
-  SCOPED_TRACE(testing::Message() << p << " ranks, count " << n);
-  run_all_reduce(p, n, g);
+  for_drawn_sizes("TwoLevelAllReduce", 70, 2000, [](int p, std::int64_t n, int) {
+    const std::string what = "ranks per node of TwoLevelAllReduce" + std::to_string(n);
+    run_all_reduce(p, n, static_cast<int>(drawn(what, 2, 12)));
+  });
 }
 
 TEST(TwoLevelAllReduce, GivesAllRanksTheSameBits) {
   for (const int p : kSizes)
     for (const int g : kNodes) {
-      SCOPED_TRACE(testing::Message() << p << " ranks, nodes of " << g);
-      const auto outs = sums_that_lose_bits(two_level(g), p);
-      for (const auto& out : outs) EXPECT_EQ(out, outs[0]);
+      SCOPED_TRACE(testing::Message() << "nodes of " << g);
+      expect_same_bits(two_level(g), p);
     }
 }
 
@@ -65,7 +56,7 @@ TEST(TwoLevelAllReduce, AddsInTheOrderOfTheRanksOfANode) {
         if (r % g > 0) node_sums[r / g] += losing_bits(r, i);
       expected.push_back(node_sums[0] + node_sums[1]);
     }
-    for (const auto& out : sums_that_lose_bits(two_level(g), p, n)) EXPECT_EQ(out, expected);
+    EXPECT_EQ(expect_same_bits(two_level(g), p), expected);
   }
 }
 
@@ -92,7 +83,7 @@ TEST(TwoLevelAllReduce, TakesTwoStepsInTheNodeAndARingBetweenNodes) {
 // Ranks 4 and 5 are a node of two. Of four chunks rank 4 owns 0 and 2, rank 5 owns 1 and 3.
 TEST(TwoLevelAllReduce, GivesTheRanksOfASmallerNodeMoreChunks) {
   const auto text = [](int rank) {
-    return sends_of(two_level_all_reduce(call(CommOp::AllReduce, 16), rank, 6, 4));
+    return sends_of(two_level_all_reduce(all_reduce(16), rank, 6, 4));
   };
   EXPECT_EQ(text(0), "1: 4, 2: 4, 3: 4 | 4: 2 | 4: 2 | 1: 4, 2: 4, 3: 4");
   EXPECT_EQ(text(4), "5: 4, 5: 4 | 0: 2, 2: 2 | 0: 2, 2: 2 | 5: 4, 5: 4");
@@ -101,13 +92,13 @@ TEST(TwoLevelAllReduce, GivesTheRanksOfASmallerNodeMoreChunks) {
 
 TEST(TwoLevelAllReduce, RefusesNodesWithoutRanks) {
   for (const int g : {0, -3})
-    EXPECT_THAT(message_of([&] { two_level_all_reduce(call(CommOp::AllReduce, 4), 0, 2, g); }),
+    EXPECT_THAT(message_of([&] { two_level_all_reduce(all_reduce(4), 0, 2, g); }),
                 testing::HasSubstr("ranks_per_node " + std::to_string(g)));
 }
 
 // Chunks [0,2) [2,5) [5,8) [8,11), the first of which goes round between two nodes in halves.
 TEST(TwoLevelAllReduce, CutsAsChunkOfDoes) {
-  EXPECT_EQ(pieces_sent(two_level_all_reduce(call(CommOp::AllReduce, 11), 0, 6, 4)),
+  EXPECT_EQ(pieces_sent(two_level_all_reduce(all_reduce(11), 0, 6, 4)),
             "[2,5) [5,8) [8,11) [0,1) [1,2) [0,2) [0,2) [0,2)");
 }
 
@@ -115,7 +106,7 @@ TEST(TwoLevelAllReduce, CutsAsChunkOfDoes) {
 TEST(TwoLevelAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     for (const int g : kNodes)
-      expect_scratch(two_level(g), call(CommOp::AllReduce, n), p, [&](int r) {
+      expect_scratch(two_level(g), all_reduce(n), p, [&](int r) {
         const int h = std::min(g, p - r / g * g), mine = (g + h - 1) / h;
         return 2 * h * mine * ((n + g - 1) / g);
       });
@@ -124,8 +115,7 @@ TEST(TwoLevelAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
 
 TEST(TwoLevelAllReduce, SendsCountsThatNoIntHolds) {
   for (const int p : {4, 6})
-    EXPECT_EQ(elements_sent(two_level(4), call(CommOp::AllReduce, kBeyondInt), p),
-              2 * (p - 1) * kBeyondInt);
+    EXPECT_EQ(elements_sent(two_level(4), all_reduce(kBeyondInt), p), 2 * (p - 1) * kBeyondInt);
 }
 
 // Links in the node are four times as fast to begin, and eight times as fast, as cards.
@@ -141,8 +131,8 @@ Network nodes_of(int g, int cards) {
 TEST(TwoLevelAllReduce, CountsOnACommunicatorWhatThePlansSay) {
   for (const int p : {1, 2, 3, 6, 8, 13})
     for (const int g : {1, 3, 4}) {
-      plan_costs::expect_measured(two_level(g), CommOp::AllReduce, p, 4 * 100, exact::kFlat);
-      plan_costs::expect_measured(two_level(g), CommOp::AllReduce, p, 4 * 100, nodes_of(g, 1));
+      expect_runs_as_planned(two_level(g), all_reduce(100), p);
+      expect_runs_as_planned(two_level(g), all_reduce(100), p, nodes_of(g, 1));
     }
 }
 
@@ -151,8 +141,8 @@ TEST(TwoLevelAllReduce, CountsOnACommunicatorWhatThePlansSay) {
 TEST(TwoLevelAllReduce, SendsOneGthOfTheBufferBetweenNodes) {
   constexpr int g = 4, m = 3;
   constexpr std::int64_t n = 4 * 10 * g * m;
-  const auto found =
-      plan_costs::measured(two_level(g), CommOp::AllReduce, g * m, n, nodes_of(g, g));
+  const Counted found =
+      expect_runs_as_planned(two_level(g), all_reduce(n / 4), g * m, nodes_of(g, g));
   for (int r = 0; r < g * m; ++r) {
     CommStats::Peer inside, across;
     for (const auto& [peer, sent] : found.stats[static_cast<std::size_t>(r)].peers) {
@@ -233,8 +223,8 @@ TEST(TwoLevelAllReduce, BeatsAFlatRingOverTheSameNetwork) {
 TEST(TwoLevelAllReduce, TakesTheSameTimeOnACommunicator) {
   for (const Nodes& s : {Nodes{2, 2, 4096}, Nodes{3, 4, 4 * 12 * 64}, Nodes{4, 2, 4 * 8}})
     for (const int cards : {1, s.g})
-      plan_costs::expect_measured(two_level(s.g), CommOp::AllReduce, s.m * s.g,
-                                  static_cast<std::int64_t>(s.n), nodes_of(s.g, cards));
+      expect_runs_as_planned(two_level(s.g), all_reduce(static_cast<std::int64_t>(s.n) / 4),
+                             s.m * s.g, nodes_of(s.g, cards));
 }
 
 }  // namespace

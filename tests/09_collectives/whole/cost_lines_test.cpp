@@ -1,14 +1,13 @@
-// The costs of lines, trees and direct plans: each against what the plans themselves say and how
-// long they take, exactly; and some against formulas, and numbers worked out by hand.
-#include "09_collectives/solution/cost_lines.h"
+// The costs of lines and trees against closed forms, and numbers worked out by hand. menu_test.cpp
+// has all of them against the plans themselves.
+#include "09_collectives/solution/cost_formulas.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 
 #include "09_collectives/binomial.h"
-#include "09_collectives/broadcast.h"
-#include "09_collectives/naive.h"
+#include "tests/09_collectives/plan_costs.h"
 #include "tests/09_collectives/run_plans.h"
 
 namespace aisc::plan_runs {
@@ -18,123 +17,16 @@ using exact::kAlpha;
 using exact::kBeta;
 using exact::kGamma;
 
-struct Case {
-  const char* name;
-  CommOp op;
-  PlanMaker plan;
-  Cost (*cost)(int, double, const Network&, const Tuning&);
-  Tuning tuning{};
-};
+using plan_costs::counted;
 
-Case chain(int segments) {
-  return {"chain", CommOp::Broadcast,
-          [segments](const Collective& c, int rank, int size) {
-            return chain_broadcast(c, rank, size, segments);
-          },
-          chain_broadcast_cost, Tuning{.segments = segments}};
+TEST(CostLines, ABinomialBroadcastCostsWhatCommonsTreeDoes) {
+  for (int p = 1; p <= 64; ++p)
+    for (const int bytes : {4, 4096})
+      plan_costs::expect_equal(binomial_broadcast_cost(p, bytes, exact::kFlat, {}),
+                               counted(tree_broadcast, CommOp::Broadcast, p, bytes, exact::kFlat));
 }
 
-std::vector<Case> cases() {
-  return {
-      {"naive", CommOp::AllReduce, naive_all_reduce, naive_all_reduce_cost},
-      {"ring", CommOp::ReduceScatter, ring_reduce_scatter, ring_reduce_scatter_cost},
-      {"ring", CommOp::AllGather, ring_all_gather, ring_all_gather_cost},
-      {"tree", CommOp::Reduce, tree_reduce, tree_reduce_cost},
-      {"tree", CommOp::AllReduce, tree_all_reduce, tree_all_reduce_cost},
-      {"tree", CommOp::Broadcast, tree_broadcast, binomial_broadcast_cost},
-      {"scatter, all_gather", CommOp::Broadcast, scatter_all_gather_broadcast,
-       scatter_all_gather_broadcast_cost},
-      {"pairwise", CommOp::AllToAll, pairwise_all_to_all, pairwise_all_to_all_cost},
-      {"dissemination", CommOp::Barrier, dissemination_barrier, dissemination_barrier_cost},
-      {"direct", CommOp::AllReduce, direct_all_reduce, direct_all_reduce_cost},
-      {"direct", CommOp::ReduceScatter, direct_reduce_scatter, direct_reduce_scatter_cost},
-      {"direct", CommOp::AllGather, direct_all_gather, direct_all_gather_cost},
-      {"direct", CommOp::AllToAll, direct_all_to_all, direct_all_to_all_cost},
-      {"direct", CommOp::Broadcast, direct_broadcast, direct_broadcast_cost},
-      {"direct", CommOp::Gather, direct_gather, direct_gather_cost},
-      {"direct", CommOp::Scatter, direct_scatter, direct_scatter_cost},
-      {"binomial", CommOp::Broadcast, binomial_broadcast, binomial_broadcast_cost},
-      {"binomial", CommOp::Scatter, binomial_scatter, binomial_scatter_cost},
-      {"binomial", CommOp::Gather, binomial_gather, binomial_gather_cost},
-      {"van de Geijn", CommOp::Broadcast, van_de_geijn_broadcast, van_de_geijn_cost},
-      chain(1),
-      chain(2),
-      chain(16),
-  };
-}
-
-// Where adding takes less than sending, and more.
-std::vector<Network> networks(CommOp op) {
-  if (op != CommOp::AllReduce && op != CommOp::Reduce && op != CommOp::ReduceScatter)
-    return {exact::kFlat};
-  Network slow_sums = exact::kFlat;
-  slow_sums.reduce_seconds_per_byte = 16 * kBeta;
-  return {exact::kFlat, slow_sums};
-}
-constexpr std::int64_t kChunks[] = {1, 64};  // mostly latency, mostly bytes
-
-std::int64_t bytes_of(std::int64_t elements) { return 4 * elements; }
-
-TEST(CostLines, AreWhatThePlansSayAndTakeFor1To64Ranks) {
-  for (const Case& c : cases())
-    for (int p = 1; p <= 64; ++p)
-      for (const std::int64_t chunk : kChunks) {
-        const std::int64_t bytes = bytes_of(16 * p * chunk);
-        SCOPED_TRACE(testing::Message() << c.name << " " << name_of(c.op) << ", " << p << " ranks, "
-                                        << bytes << " bytes");
-        const Collective call = call_of(c.op, p, bytes);
-        Traffic most, sum;
-        for (int r = 0; r < p; ++r) {
-          const Traffic t = traffic_of(c.plan(call, r, p));
-          most.steps = std::max(most.steps, t.steps);
-          most.messages = std::max(most.messages, t.messages);
-          most.elements = std::max(most.elements, t.elements);
-          most.added = std::max(most.added, t.added);
-          sum.elements += t.elements;
-        }
-        for (const Network& network : networks(c.op)) {
-          const Cost cost = c.cost(p, static_cast<double>(bytes), network, c.tuning);
-          EXPECT_EQ(cost.steps, most.steps);
-          EXPECT_EQ(cost.messages, most.messages);
-          EXPECT_EQ(cost.bytes, bytes_of(most.elements));
-          EXPECT_EQ(cost.added_bytes, bytes_of(most.added));
-          EXPECT_EQ(cost.total_bytes, bytes_of(sum.elements));
-          EXPECT_EQ(cost.seconds, simulated_seconds(c.plan, call, p, network));
-        }
-      }
-}
-
-TEST(CostLines, AreTheSecondsOfTheCommunicatorInVirtualTime) {
-  for (const Case& c : cases())
-    for (const int p : {1, 2, 3, 7, 13, 32})
-      for (const Network& network : networks(c.op)) {
-        SCOPED_TRACE(testing::Message() << c.name << " " << name_of(c.op));
-        const Collective call = call_of(c.op, p, bytes_of(16 * p));
-        EXPECT_EQ(expect_runs_as_planned(c.plan, call, p, network),
-                  c.cost(p, static_cast<double>(bytes_of(16 * p)), network, c.tuning).seconds)
-            << p << " ranks";
-      }
-}
-
-// Whole buffers may be of any length: the sum of all messages stays what it is.
-TEST(CostLines, OfAllRanksTogetherAreExactForBuffersThatDoNotDivide) {
-  for (const Case& c : cases()) {
-    if (c.op != CommOp::AllReduce && c.op != CommOp::Broadcast && c.op != CommOp::Reduce) continue;
-    for (const int p : {2, 3, 7, 13, 64})
-      for (const std::int64_t n : {1, 5, 100, 1001}) {
-        const Collective call = call_of(c.op, p, bytes_of(n));
-        std::int64_t sum = 0;
-        for (int r = 0; r < p; ++r) sum += traffic_of(c.plan(call, r, p)).elements;
-        EXPECT_EQ(c.cost(p, static_cast<double>(bytes_of(n)), exact::kFlat, c.tuning).total_bytes,
-                  bytes_of(sum))
-            << c.name << " " << name_of(c.op) << ", " << p << " ranks, count " << n;
-      }
-  }
-}
-
-double seconds(Cost (*cost)(int, double, const Network&, const Tuning&), int p, double n) {
-  return cost(p, n, exact::kFlat, {}).seconds;
-}
+double seconds(CostFormula cost, int p, double n) { return cost(p, n, exact::kFlat, {}).seconds; }
 
 TEST(CostLines, TreesTakeTheirClosedFormsForPowersOfTwoAndNoMoreForOthers) {
   for (int p = 1; p <= 4096; ++p)

@@ -1,18 +1,19 @@
-// Formulas of trees in pieces against plans that are counted and simulated; the best number of
-// pieces against all others; and what the pair of trees is for, in numbers.
-#include "09_collectives/solution/cost_trees.h"
+// Formulas of trees in pieces against plans that are counted and simulated (of up to 64 ranks: in
+// menu_test.cpp); the best number of pieces against all others; and what the pair of trees is for,
+// in numbers.
+#include "09_collectives/solution/cost_formulas.h"
 
 #include <gtest/gtest.h>
 
 #include "09_collectives/double_tree.h"
 #include "09_collectives/in_network.h"
-#include "common/comm/simulate.h"
-#include "tests/comm/plan_runs.h"
-#include "tests/support/exact_network.h"
+#include "tests/09_collectives/plan_costs.h"
 #include "tests/support/message_of.h"
 
-namespace aisc::plan_runs {
+namespace aisc::plan_costs {
 namespace {
+
+using plan_runs::log2_ceil;
 
 using Segmented = Plan (*)(const Collective&, int, int, int);
 
@@ -20,68 +21,14 @@ PlanMaker in_segments(Segmented plan, int segments) {
   return [=](const Collective& c, int rank, int size) { return plan(c, rank, size, segments); };
 }
 
-// Every field but the seconds, counted from the plans of all ranks.
-Cost counted(const PlanMaker& maker, int ranks, std::int64_t bytes) {
-  Cost cost;
-  for (const Plan& plan : plans_of(maker, call_of(CommOp::AllReduce, ranks, bytes), ranks)) {
-    const Traffic t = traffic_of(plan);
-    cost.steps = std::max(cost.steps, t.steps);
-    cost.messages = std::max(cost.messages, t.messages);
-    cost.bytes = std::max(cost.bytes, 4.0 * static_cast<double>(t.elements));
-    cost.added_bytes = std::max(cost.added_bytes, 4.0 * static_cast<double>(t.added));
-    cost.total_bytes += 4.0 * static_cast<double>(t.elements);
-  }
-  return cost;
-}
-
-void expect_cost(Segmented plan, int ranks, int k, const Network& network, const Cost& cost,
-                 std::int64_t bytes) {
-  SCOPED_TRACE(testing::Message() << ranks << " ranks, " << k << " segments");
-  const PlanMaker maker = in_segments(plan, k);
-  const Cost count = counted(maker, ranks, bytes);
-  ASSERT_EQ(cost.steps, count.steps);
-  ASSERT_EQ(cost.messages, count.messages);
-  ASSERT_EQ(cost.bytes, count.bytes);
-  ASSERT_EQ(cost.added_bytes, count.added_bytes);
-  ASSERT_EQ(cost.total_bytes, count.total_bytes);
-  const Collective c = call_of(CommOp::AllReduce, ranks, bytes);
-  ASSERT_EQ(cost.seconds, simulate(maker, c, ranks, network).seconds);
-}
-
-// Additions slower than links, and latency or bytes the most of it.
-const Network kSlowAdder{.link = {0x1p-14, 0x1p-20}, .reduce_seconds_per_byte = 0x1p-18};
-const Network kSlowLink{.link = {0x1p-16, 0x1p-18}, .reduce_seconds_per_byte = 0x1p-19};
-
-TEST(DoubleTreeCost, IsWhatPlansCountAndTakeForUpTo64Ranks) {
-  for (int ranks = 1; ranks <= 64; ++ranks)
-    for (const int k : {1, 2, 3, 4, 5, 8, 16}) {
-      const std::int64_t bytes = 8 * 32 * k;
-      for (const Network& network : {exact::kFlat, kSlowAdder, kSlowLink})
-        expect_cost(double_tree_all_reduce, ranks, k, network,
-                    double_tree_cost(ranks, static_cast<double>(bytes), network, {.segments = k}),
-                    bytes);
-      if (HasFatalFailure()) return;
-    }
-}
-
 TEST(DoubleTreeCost, IsWhatPlansCountAndTakeForHundredsOfRanks) {
   for (const int ranks : {99, 129, 257, 578, 1000})
     for (const int k : {1, 2, 3, 7}) {
-      const std::int64_t bytes = 8 * 32 * k;
-      expect_cost(
-          double_tree_all_reduce, ranks, k, exact::kFlat,
-          double_tree_cost(ranks, static_cast<double>(bytes), exact::kFlat, {.segments = k}),
-          bytes);
-    }
-}
-
-// Bytes that do not divide: what all ranks send together is exact.
-TEST(DoubleTreeCost, HasTheBytesOfAllRanksForAnyCount) {
-  for (const int ranks : {2, 3, 5, 8, 13})
-    for (const int elements : {0, 1, 3, 17, 101}) {
-      const Cost cost = double_tree_cost(ranks, 4.0 * elements, exact::kFlat, {.segments = 6});
-      const PlanMaker maker = in_segments(double_tree_all_reduce, 6);
-      EXPECT_EQ(cost.total_bytes, counted(maker, ranks, 4 * elements).total_bytes);
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << k << " segments");
+      const int bytes = 8 * 32 * k;
+      expect_equal(double_tree_cost(ranks, bytes, exact::kFlat, {.segments = k}),
+                   counted(in_segments(double_tree_all_reduce, k), CommOp::AllReduce, ranks, bytes,
+                           exact::kFlat));
     }
 }
 
@@ -145,7 +92,7 @@ int best_of_all(int ranks, double bytes, const Network& network, int most) {
 }
 
 TEST(BestDoubleTreeSegments, AreBetterThanAllOthers) {
-  for (const Network& network : {exact::kFlat, kSlowAdder, kSlowLink})
+  for (const Network& network : flat_networks())
     for (const int ranks : {1, 2, 3, 4, 5, 8, 9, 17, 33, 64, 1000})
       for (const double bytes : {0.0, 1.0, 2.0, 7.0, 100.0, 4096.0, 65536.0, 1e6}) {
         SCOPED_TRACE(testing::Message() << ranks << " ranks, " << bytes << " bytes");
@@ -187,13 +134,14 @@ TEST(BestDoubleTreeSegments, RefuseLessThanOne) {
 TEST(InNetworkCost, IsWhatPlansCountAndTakeForUpTo64Ranks) {
   for (int ranks = 1; ranks <= 64; ++ranks)
     for (const int k : {1, 2, 5}) {
-      const std::int64_t bytes = 4 * 32 * k;
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << k << " segments");
+      const int bytes = 4 * 32 * k;
       const Network network = in_network(ranks, exact::kFlat.link);
-      expect_cost(in_network_all_reduce, ranks + 1, k, network,
-                  in_network_cost(ranks + 1, static_cast<double>(bytes), network, {.segments = k}),
-                  bytes);
+      expect_equal(in_network_cost(ranks + 1, bytes, network, {.segments = k}),
+                   counted(in_segments(in_network_all_reduce, k), CommOp::AllReduce, ranks + 1,
+                           bytes, network));
     }
 }
 
 }  // namespace
-}  // namespace aisc::plan_runs
+}  // namespace aisc::plan_costs

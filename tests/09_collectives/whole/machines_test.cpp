@@ -2,14 +2,10 @@
 // all-to-all on rails.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include "09_collectives/rails.h"
 #include "09_collectives/ring.h"
 #include "09_collectives/search.h"
-#include "common/comm/simulate.h"
-#include "tests/support/exact_network.h"
+#include "tests/09_collectives/run_plans.h"
 
 namespace aisc {
 namespace {
@@ -39,28 +35,50 @@ TEST(FoundRings, BringWhatTheSearchPromises) {
   }
 }
 
-TEST(FoundRings, BeatBadOrders) {
-  const Topology tree = pcie_tree(), dgx = dgx1();
-  const Ring interleaved{0, 4, 1, 5, 2, 6, 3, 7};
-  EXPECT_NEAR(bus_bandwidth(tree, find_rings(tree).orders) / bus_bandwidth(tree, {interleaved}), 4,
-              0.01);
-  EXPECT_NEAR(bus_bandwidth(dgx, find_rings(dgx).orders) / bus_bandwidth(dgx, {natural_ring(8)}),
-              25, 0.1);
+// Powers of two and no latency: all is bytes, and == is right.
+const Speeds kExact{.nvlink = {0x1p22, 0}, .pcie = {0x1p21, 0}, .cpus = {0x1p20, 0}};
+
+const Ring kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};  // each hop from one processor to the other
+const Ring kBySwitches{0, 2, 4, 6, 1, 3, 5, 7};   // each hop from one PCIe switch to another
+
+// 14 steps of n/8 bytes, over the cable between the processors as often as the order crosses it.
+TEST(BadOrders, CostAPcieTreeItsCrossings) {
+  const Topology t = pcie_tree(kExact);
+  const double n = 8 * 1024, once = 14 * n / 8 / 0x1p20;
+  EXPECT_EQ(all_reduce_seconds(t, find_rings(t).orders, 8 * 1024), once);
+  EXPECT_EQ(all_reduce_seconds(t, {kBySwitches}, 8 * 1024), 2 * once);
+  EXPECT_EQ(all_reduce_seconds(t, {kInterleaved}, 8 * 1024), 4 * once);
+  const Topology other = t.with_ranks(kInterleaved);  // orders of ranks are orders, too
+  EXPECT_EQ(all_reduce_seconds(other, {natural_ring(8)}, 8 * 1024), 4 * once);
+  EXPECT_EQ(all_reduce_seconds(other, find_rings(other).orders, 8 * 1024), once);
 }
 
-TEST(FoundRings, SumOnACommunicatorInTheSameTime) {
-  const Topology t = dgx1();
-  const Channels rings = find_rings(t);
-  LaunchOptions options{.ranks = 8, .network = t.network()};
-  options.plans[CommOp::AllReduce] = all_reduce_along(rings.orders);
-  const auto times = exact::end_times(std::move(options), [](Rank rank) {
-    const Tensor x({48 * 64 + 5}, DType::F32, rank.device);
-    std::fill_n(x.data<float>(), x.count(), static_cast<float>(rank.world.rank()));
-    rank.world.all_reduce(x).wait();
-    for (std::int64_t i = 0; i < x.count(); ++i) ASSERT_EQ(x.data<float>()[i], 28);
-  });
-  EXPECT_EQ(*std::max_element(times.begin(), times.end()),
-            all_reduce_seconds(t, rings.orders, 4 * (48 * 64 + 5)));
+// The natural ring of a DGX-1 has two hops without NVLink, 3 to 4 and 7 to 0.
+TEST(BadOrders, CostADgx1ItsNvlinks) {
+  const Topology t = dgx1(kExact);
+  const Channels six = find_rings(t);
+  ASSERT_EQ(six.orders.size(), 6u);
+  const double n = 48 * 1024;
+  EXPECT_EQ(all_reduce_seconds(t, six.orders, 48 * 1024), 14 * n / 48 / 0x1p22);
+  EXPECT_EQ(all_reduce_seconds(t, {natural_ring(8)}, 48 * 1024), 14 * n / 8 / 0x1p20);
+  const Topology real = dgx1();
+  EXPECT_NEAR(bus_bandwidth(real, find_rings(real).orders) / bus_bandwidth(real, {natural_ring(8)}),
+              25, 0.1);  // 6 x 25 GB/s to 6 GB/s
+}
+
+// Eight rings, each with a card of its own, against the natural ring, which has one: all cards are
+// taken in both directions at the same time.
+TEST(BadOrders, CostAClusterItsCards) {
+  const Topology t = cluster(nvswitch_node(), 2, hdr_fabric());
+  EXPECT_NEAR(bus_bandwidth(t, find_rings(t).orders) / bus_bandwidth(t, {natural_ring(16)}), 8,
+              0.2);  // latency, and what waits for NVSwitches
+}
+
+TEST(FoundRings, SumOnACommunicatorInTheSameTimeAndSoDoBadOrders) {
+  for (const Topology& t : {pcie_tree(), dgx1()})
+    for (const std::vector<Ring>& rings : {find_rings(t).orders, {kInterleaved}})
+      plan_runs::expect_runs_as_planned(all_reduce_along(rings), plan_runs::all_reduce(48 * 64 + 5),
+                                        8, t.network());
 }
 
 // How many times longer the pairwise all-to-all takes than the one along rails.
