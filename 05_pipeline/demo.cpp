@@ -31,11 +31,6 @@ timed::Outcome run(const Schedule& schedule, timed::Options options = {}) {
   return timed::run(schedule, options);
 }
 
-// Activations that a rank held, the most: in what a stage keeps of a micro-batch.
-double units_of(const timed::RankRun& rank) {
-  return static_cast<double>(rank.most_saved_bytes) / timed::kBoundaryBytes;
-}
-
 // --- pictures ----------------------------------------------------------------------------------
 
 constexpr int kRanks = 4, kMicroBatches = 8;
@@ -123,7 +118,7 @@ Json in_flight() {
     fmt::print("{:<12}", s.name);
     Json row{{"schedule", s.name}};
     for (int r = 0; r < p; ++r) {
-      const double kept = units_of(found.ranks[index(r)]) / s.chunks();
+      const double kept = found.ranks[index(r)].units / s.chunks();
       const double formula = static_cast<double>(units(r)) / s.chunks();
       fmt::print("{:>8.4g}{:>7}", kept, fmt::format("({:.4g})", formula));
       row["units"].push_back(kept);
@@ -156,11 +151,10 @@ Json recomputation() {
       "zb-h2's weight gradients leave no wait to fill.\n\n"
       "1f1b, early, with room for some micro-batches that keep everything\n\n");
   for (int kept = 0; kept <= kRanks; ++kept) {
-    const timed::Outcome found =
-        run(one_f_one_b(kRanks, kMicroBatches),
-            {.again = Again::Early, .keep_bytes = kept * timed::kBoundaryBytes});
+    const timed::Outcome found = run(one_f_one_b(kRanks, kMicroBatches),
+                                     {.again = Again::Early, .keep_units = double(kept)});
     std::vector<double> units;
-    for (const timed::RankRun& rank : found.ranks) units.push_back(units_of(rank));
+    for (const timed::RankRun& rank : found.ranks) units.push_back(rank.units);
     fmt::print("room for {}: {} s, kept {}\n", kept, found.total_seconds, fmt::join(units, " "));
     rows.push_back({{"room", kept}, {"seconds", found.total_seconds}, {"units", units}});
   }

@@ -26,7 +26,7 @@ struct Options {
   ActionCosts costs = {1, 1, 1, 0};  // of a stage; updates only where they are on the run's way
   Link link = {};
   Again again = Again::Never;
-  std::int64_t keep_bytes = 0;
+  double keep_units = 0;  // PipelineOptions::keep_bytes, in kBoundaryBytes
   Weights weights = Weights::Stashed;
   std::function<LayerHook*(const Rank& rank)> hook = {};  // if there is one: what sees its layers
   LaunchOptions::Internals internals = {};
@@ -37,7 +37,7 @@ struct RankRun {
   double first_seconds = -1, last_seconds = 0;  // begin of its first action, end of its last
   double busy_seconds = 0;
   double repeated_seconds = 0;  // of these, forwards that ran again
-  std::int64_t most_saved_bytes = 0;
+  double units = 0;             // of kBoundaryBytes: micro-batches kept on a stage
   int most_versions = 0;
   double weights_held = 0;  // by the ledger: its weights and copies of them, in its weights
 
@@ -126,11 +126,12 @@ inline Outcome run(const Schedule& schedule, const Options& options = {}) {
     }
     const ParameterStore store(rank.device, make_units(model), {.gradients = false});
     const Shape boundary{kSamples, kTokens, kWidth};
-    PipelineRank pipeline(rank, rank.world, model, schedule,
-                          {.input_shape = [&](int, const Shape&) { return boundary; },
-                           .again = options.again,
-                           .keep_bytes = options.keep_bytes,
-                           .weights = options.weights});
+    PipelineRank pipeline(
+        rank, rank.world, model, schedule,
+        {.input_shape = [&](int, const Shape&) { return boundary; },
+         .again = options.again,
+         .keep_bytes = static_cast<std::int64_t>(options.keep_units * kBoundaryBytes),
+         .weights = options.weights});
     const ReadMicroBatch read = [&](std::int64_t m) {
       const auto tokens = [&] {
         return Tensor::zeros({kSamples, kTokens}, DType::I32, rank.device, Purpose::Workspace);
@@ -144,7 +145,7 @@ inline Outcome run(const Schedule& schedule, const Options& options = {}) {
     if (options.hook) hooks = {options.hook(rank)};
     losses[self] = pipeline.run(schedule.micro_batches, read, 1, hooks, update);
     ends[self] = rank.clock.now();
-    own.most_saved_bytes = pipeline.most_saved_bytes();
+    own.units = static_cast<double>(pipeline.most_saved_bytes()) / kBoundaryBytes;
     own.most_versions = pipeline.most_versions();
     own.weights_held = static_cast<double>(rank.device.ledger()[Purpose::Parameters].peak_bytes) /
                        static_cast<double>(store.values().bytes());

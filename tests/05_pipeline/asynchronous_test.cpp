@@ -17,7 +17,7 @@ using unit_time::lists_are;
 std::vector<int> updates_before_forward(const Schedule& s, int rank) {
   std::vector<int> before;
   int updates = 0;
-  for (const Action& a : s.actions[static_cast<std::size_t>(rank)]) {
+  for (const Action& a : s.actions[index(rank)]) {
     if (a.kind == ActionKind::Update) ++updates;
     if (a.kind == ActionKind::Forward) before.push_back(updates);
   }
@@ -33,9 +33,8 @@ void expect_order(const Schedule& s, int period) {
   ASSERT_EQ(t.problem, "") << what;
   EXPECT_EQ(t.bubble, 3 * (p - 1)) << what;
   for (int rank = 0; rank < p; ++rank) {
-    const auto& list = s.actions[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(t.in_flight[static_cast<std::size_t>(rank)], std::min(p - rank, m))
-        << what << "rank " << rank;
+    const auto& list = s.actions[index(rank)];
+    EXPECT_EQ(t.in_flight[index(rank)], std::min(p - rank, m)) << what << "rank " << rank;
     int updates = 0;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (list[i].kind != ActionKind::Update) continue;
@@ -88,7 +87,7 @@ TEST(AsynchronousGiven, TwoVersionsAreEnoughFor2BW) {
       for (int rank = 0; rank < p; ++rank) {
         const std::vector<int> newest = updates_before_forward(s, rank);
         for (int k = 0; k < s.micro_batches; ++k) {
-          const int version = std::max(k / m - 1, 0), there = newest[static_cast<std::size_t>(k)];
+          const int version = std::max(k / m - 1, 0), there = newest[index(k)];
           EXPECT_TRUE(version == there || version == there - 1)
               << "rank " << rank << " of " << p << ", micro-batch " << k << " of batches of " << m
               << ": wants version " << version << ", the newest is " << there;

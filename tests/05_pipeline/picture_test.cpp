@@ -42,9 +42,7 @@ TEST(PictureGiven, TextOfChunksWeightGradientsAndUpdates) {
 }
 
 TEST(PictureGiven, NamesAreWholeOrOnlyALetter) {
-  std::string list;
-  for (int k = 0; k < 11; ++k) list += " F" + std::to_string(k) + " B" + std::to_string(k);
-  const Simulation s = simulate(same(1, 11, list), {{.forward = 1, .backward = 2}});
+  const Simulation s = simulate(one_by_one(1, 11), {{.forward = 1, .backward = 2}});
   EXPECT_EQ(picture_text(s, 66).substr(std::string("rank 0 |").size() + 36),
             "F6B6--F7B7--F8B8--F9B9--F-B10-|\n33 s; idle 0 % of the ideal time, 0 % of the "
             "total\n");

@@ -100,20 +100,18 @@ TEST(SimulateGiven, MessagesOfALinkFollowOneAnother) {
 
 // Rank 0 sends rank 1 both: activations of stage 2 to stage 3, gradients of stage 2 to stage 1.
 TEST(SimulateGiven, ForwardAndBackwardDoNotWaitForEachOther) {
-  const Simulation s = simulate(
-      schedule(
-          2, {"F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0", "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0"},
-          round_robin(2, 2)),
-      {{.forward = 1, .backward = 1}}, {.seconds_per_byte = 1, .bytes = 3});
+  const auto simulated = [](const std::string& first, const std::string& second) {
+    return simulate(schedule(2, {first, second}, round_robin(2, 2)),
+                    {{.forward = 1, .backward = 1}}, {.seconds_per_byte = 1, .bytes = 3});
+  };
+  const Simulation s = simulated("F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0",
+                                 "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0");
   // F0.0 and F1.0 of rank 0 are there at 4 and 7, those of rank 1 back at 8 and 11, F0.1 and F1.1
   // leave at 9 and 12; rank 1 has done B0.1 at 14, and F1.1 is there at 15.
   EXPECT_EQ(messages_of(s, 0), (Times{1, 4, 4, 7, 9, 12, 12, 15, 18, 21, 21, 24}));
   EXPECT_EQ(messages_of(s, 1), (Times{5, 8, 8, 11, 14, 17, 17, 20, 22, 25, 25, 28}));
-  const Simulation slow = simulate(
-      schedule(
-          2, {"F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0", "F0.0 F0.1 B0.1 F1.0 F1.1 B1.1 B0.0 B1.0"},
-          round_robin(2, 2)),
-      {{.forward = 1, .backward = 1}}, {.seconds_per_byte = 1, .bytes = 3});
+  const Simulation slow = simulated("F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0",
+                                    "F0.0 F0.1 B0.1 F1.0 F1.1 B1.1 B0.0 B1.0");
   // Its fourth message is B0.1's and begins when this is over; its fifth is F1.1's.
   const RankTimes& rank = slow.ranks[0];
   EXPECT_EQ(rank.sent[3].begin_seconds, rank.actions[3].end_seconds);

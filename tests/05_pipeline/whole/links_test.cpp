@@ -212,7 +212,7 @@ TEST(PipelineEvaluate, GivesTheSumsOfLossesOfOneRank) {
   for (const Schedule& s :
        {one_f_one_b(3, 4), interleaved(2, 2, 4), zb_v(2, 4), zb_v(3, 4), pipedream(3, 4)})
     launch(on_threads(s.ranks()), [&](const Rank& rank) {
-      const auto self = static_cast<std::size_t>(rank.world.rank());
+      const std::size_t self = index(rank.world.rank());
       const Model whole = make_model(rank, {0}, 1);
       const ParameterStore whole_store = make_store(rank, whole);
       const Model model = make_model(rank, s.stage_of[self], s.stages());

@@ -183,8 +183,8 @@ void expect_units(const Schedule& s, const std::function<int(int rank)>& units,
                   const timed::Options& options = {}) {
   const Outcome found = run(s, options);
   for (int rank = 0; rank < s.ranks(); ++rank)
-    EXPECT_EQ(found.ranks[index(rank)].most_saved_bytes, units(rank) * kBoundaryBytes)
-        << text(s) << ", rank " << rank << ": kept, keep_bytes " << options.keep_bytes;
+    EXPECT_EQ(found.ranks[index(rank)].units, units(rank))
+        << text(s) << ", rank " << rank << ": kept, room for " << options.keep_units;
 }
 
 // By the lists, of which the tests of each schedule know by the papers' formulas.
@@ -203,12 +203,9 @@ TEST(PipelineSavedBytes, AreTheMicroBatchesInFlight) {
 TEST(PipelineSavedBytes, OfInterleavedFirstRanksAreThePapersFactorTimesThoseOfOneChunk) {
   for (const int p : {2, 4, 8})
     for (const int v : {2, 3}) {
-      const auto kept = [](const Schedule& s) {
-        return static_cast<double>(run(s).ranks[0].most_saved_bytes);
-      };
-      EXPECT_DOUBLE_EQ(kept(interleaved(p, v, 2 * p)) / v / kept(one_f_one_b(p, 2 * p)),
-                       1 + (p - 1.) / (p * v))
-          << p << " ranks, " << v << " chunks";
+      const double one = run(one_f_one_b(p, 2 * p)).ranks[0].units;
+      const double all = run(interleaved(p, v, 2 * p)).ranks[0].units;
+      EXPECT_DOUBLE_EQ(all / v / one, 1 + (p - 1.) / (p * v)) << p << " ranks, " << v << " chunks";
     }
 }
 
@@ -331,8 +328,7 @@ TEST(PipelineRecomputation, KeepsWhatTheBudgetHasRoomForAndOneMicroBatchMore) {
   for (const Again again : {Again::OnArrival, Again::Early})
     for (const double budget : {0., 0.5, 1., 1.5, 2., 3., 4., 9.}) {
       const int kept = static_cast<int>(budget);
-      const timed::Options options{
-          .again = again, .keep_bytes = static_cast<std::int64_t>(budget * kBoundaryBytes)};
+      const timed::Options options{.again = again, .keep_units = budget};
       expect_units(
           gpipe(p, m), [&](int) { return std::clamp(kept, 1, m); }, options);
       expect_units(
@@ -343,11 +339,10 @@ TEST(PipelineRecomputation, KeepsWhatTheBudgetHasRoomForAndOneMicroBatchMore) {
 }
 
 TEST(PipelineRecomputation, IsOfThoseThatWereNotKept) {
-  const Outcome none = run(gpipe(4, 8), {.again = Again::Early, .keep_bytes = 8 * kBoundaryBytes});
+  const Outcome none = run(gpipe(4, 8), {.again = Again::Early, .keep_units = 8});
   EXPECT_EQ(none.total_seconds, run(gpipe(4, 8)).total_seconds);
   for (const int kept : {0, 1, 3, 7}) {
-    const Outcome found =
-        run(gpipe(4, 8), {.again = Again::Early, .keep_bytes = kept * kBoundaryBytes});
+    const Outcome found = run(gpipe(4, 8), {.again = Again::Early, .keep_units = double(kept)});
     for (const timed::RankRun& rank : found.ranks)
       EXPECT_EQ(rank.repeated_seconds, 8 - kept) << kept << " kept";
     EXPECT_EQ(found.total_seconds, none.total_seconds + 8 - kept) << kept << " kept";

@@ -123,29 +123,29 @@ INSTANTIATE_TEST_SUITE_P(Grids, DataAndPipeline,
                                            Grid{2, 2, "1f1b", true}, Grid{2, 2, "zb-h1", true},
                                            Grid{2, 2, "interleaved", true}));
 
+std::vector<Batch> windows_of(const Rank& rank, const TrainConfig& config, int count, int samples) {
+  const std::vector<std::uint8_t> text = some_text();
+  const BatchSampler data(text, config.model.context, 7);
+  std::vector<Batch> windows;
+  for (int w = 0; w < count; ++w) windows.push_back(data.batch(rank.device, w, samples));
+  return windows;
+}
+
 TEST(Pipeline, EvaluatesAsOneRank) {
   for (const TrainingCase& c : {TrainingCase{"1f1b", 3, 2}, TrainingCase{"interleaved", 2, 2, 2},
                                 TrainingCase{"zb-v", 2, 2, 2}}) {
     SCOPED_TRACE(::testing::PrintToString(c));
-    const TrainConfig config = config_of(c.pp, c.micro_batches);
-    const auto loss = [&](const TrainConfig& of, int ranks, const StepParts& parts) {
+    const auto loss = [](const TrainConfig& config, const StepParts& parts) {
       double result = 0;
-      launch(launch_options({.ranks = ranks}), [&](Rank rank) {
-        const Trainer trainer(rank, of, parts);
-        std::vector<Batch> windows;
-        const auto text = some_text();
-        const BatchSampler data(text, of.model.context, 7);
-        for (const std::int64_t first : {0, 3, 5})
-          windows.push_back(data.batch(rank.device, first, 2));
-        const double mean = trainer.evaluate(windows);
+      launch(launch_options({.ranks = config.pp}), [&](Rank rank) {
+        const double mean = Trainer(rank, config, parts).evaluate(windows_of(rank, config, 3, 2));
         if (rank.world.rank() == 0) result = mean;
       });
       return result;
     };
-    TrainConfig alone = config;
-    alone.pp = 1;
-    EXPECT_NEAR(loss(config, c.pp, pipelined({.schedule = c.schedule, .chunks = c.chunks})),
-                loss(alone, 1, {}), 1e-12);
+    EXPECT_NEAR(loss(config_of(c.pp, c.micro_batches),
+                     pipelined({.schedule = c.schedule, .chunks = c.chunks})),
+                loss(config_of(1, c.micro_batches), {}), 1e-12);
   }
 }
 
@@ -154,15 +154,12 @@ TEST(Pipeline, EvaluatesManyWindowsInNoMoreMemory) {
   for (const TrainingCase& c : {TrainingCase{"1f1b", 3, 2}, TrainingCase{"interleaved", 2, 2, 2}}) {
     SCOPED_TRACE(::testing::PrintToString(c));
     const TrainConfig config = config_of(c.pp, c.micro_batches);
-    constexpr std::int64_t kWindows = 400;
+    constexpr int kWindows = 400;
     std::int64_t most = 0;  // of the rank that had most
     std::mutex mutex;
     launch(launch_options({.ranks = c.pp}), [&](Rank rank) {
       const Trainer trainer(rank, config, pipelined({.schedule = c.schedule, .chunks = c.chunks}));
-      const auto text = some_text();
-      const BatchSampler data(text, config.model.context, 7);
-      std::vector<Batch> windows;
-      for (std::int64_t w = 0; w < kWindows; ++w) windows.push_back(data.batch(rank.device, w, 1));
+      const std::vector<Batch> windows = windows_of(rank, config, kWindows, 1);
       rank.world.barrier();
       rank.device.reset_peaks();
       trainer.evaluate(windows);
@@ -177,21 +174,11 @@ TEST(Pipeline, EvaluatesManyWindowsInNoMoreMemory) {
 }
 
 TEST(Pipeline, CountsTheNormOfTheWholeModelOnce) {
-  const std::vector<std::uint8_t> text = some_text();
-  const auto norm = [&](const TrainConfig& config, const StepParts& parts) {
-    double result = 0;
-    launch(launch_options({.ranks = config.pp}), [&](Rank rank) {
-      Trainer trainer(rank, config, parts);
-      const double found =
-          trainer.step(BatchSampler(text, config.model.context, config.seed)).gradient_norm;
-      if (rank.world.rank() == 0) result = found;
-    });
-    return result;
-  };
-  TrainConfig alone = config_of(1, 2);
-  const double serial_norm = norm(alone, {});
+  const double serial = serial_steps(config_of(1, 2), 1)[0].norms.at(0);
   for (const int pp : {2, 4})
-    EXPECT_NEAR(norm(config_of(pp, 2), pipelined({})), serial_norm, 1e-12 * serial_norm) << pp;
+    EXPECT_NEAR(run_layout({.ranks = pp}, config_of(pp, 2), 1, pipelined({}))[0].norms.at(0),
+                serial, 1e-12 * serial)
+        << pp;
 }
 
 }  // namespace
