@@ -2,7 +2,6 @@
 // time (docs/virtual_time.md), so that they are the same on every machine.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -52,6 +51,21 @@ double peak(const Rank& rank, Purpose purpose) {
   return static_cast<double>(rank.device.ledger()[purpose].peak_bytes);
 }
 
+// What one of `ranks` ranks with so many parameters holds now.
+Json held(const Rank& rank, int stage, int ranks, std::int64_t parameters) {
+  return {{"stage", stage},
+          {"ranks", ranks},
+          {"parameters", static_cast<double>(parameters)},
+          {"weights", live(rank, Purpose::Parameters)},
+          {"gradients", live(rank, Purpose::Gradients)},
+          {"optimizer", live(rank, Purpose::Optimizer)}};
+}
+
+double bytes_of(const Json& row) {
+  return row["weights"].get<double>() + row["gradients"].get<double>() +
+         row["optimizer"].get<double>();
+}
+
 // --- bytes and volumes of a step ---------------------------------------------------------------
 
 // Of rank 0: bytes between two steps and at the worst moment of one, and what it sends in one.
@@ -67,19 +81,14 @@ Json counted_step(int stage, int ranks) {
     const std::int64_t before = rank.world.stats().sent().wire_bytes;
     trainer.step(data);
     if (rank.world.rank() > 0) return;
-    const auto psi = static_cast<double>(trainer.parameters().parameter_count());
+    row = held(rank, stage, ranks, trainer.parameters().parameter_count());
+    const double psi = row["parameters"];
     const double sent = static_cast<double>(rank.world.stats().sent().wire_bytes - before);
     const double of_a_ring = 2 * psi * (ranks - 1) / ranks;  // BF16
-    row = {{"stage", stage},
-           {"ranks", ranks},
-           {"parameters", psi},
-           {"weights", live(rank, Purpose::Parameters)},
-           {"gradients", live(rank, Purpose::Gradients)},
-           {"optimizer", live(rank, Purpose::Optimizer)},
-           {"weights_peak", peak(rank, Purpose::Parameters)},
-           {"gradients_peak", peak(rank, Purpose::Gradients)},
-           {"formula", formula_bytes(stage, ranks) * psi},
-           {"volume", ranks == 1 ? 0 : sent / of_a_ring}};
+    row.update({{"weights_peak", peak(rank, Purpose::Parameters)},
+                {"gradients_peak", peak(rank, Purpose::Gradients)},
+                {"formula", formula_bytes(stage, ranks) * psi},
+                {"volume", ranks == 1 ? 0 : sent / of_a_ring}});
   });
   return row;
 }
@@ -96,9 +105,8 @@ Json bytes_and_volumes() {
       const Json row = counted_step(stage, ranks);
       const auto mb = [&](const char* what) { return row[what].get<double>() / 1e6; };
       fmt::print("{:>5}{:>3}{:>10.1f}{:>11.1f}{:>11.1f}{:>10.1f}{:>12.1f}{:>17.1f}{:>10.4f}\n",
-                 stage, ranks, mb("weights"), mb("gradients"), mb("optimizer"),
-                 mb("weights") + mb("gradients") + mb("optimizer"), mb("formula"),
-                 mb("weights_peak"), row["volume"].get<double>());
+                 stage, ranks, mb("weights"), mb("gradients"), mb("optimizer"), bytes_of(row) / 1e6,
+                 mb("formula"), mb("weights_peak"), row["volume"].get<double>());
       rows.push_back(row);
     }
   return rows;
@@ -131,27 +139,13 @@ Json states(const Machine& machine, int stage, int ranks) {
                           .ranks = stage > 0 ? ranks : 1,
                           .values = stage < 3,
                           .gradients = stage < 2});
-    std::unique_ptr<Reducer> reducer;
-    if (stage == 0)
-      reducer = std::make_unique<SumAtTheEnd>(rank, store);
-    else
-      reducer = std::make_unique<ShardedUnits>(rank, model, store, ShardOptions{.stage = stage});
+    const std::unique_ptr<Reducer> reducer =
+        stage == 0 ? std::make_unique<SumAtTheEnd>(rank, store)
+                   : sharded({.stage = stage}).reducer(rank, model, store);
     const AdamW adamw(reducer->slices(), {});
-    const auto psi = static_cast<double>(store.parameter_count());
-    row = {{"stage", stage},
-           {"ranks", ranks},
-           {"parameters", psi},
-           {"weights", live(rank, Purpose::Parameters)},
-           {"gradients", live(rank, Purpose::Gradients)},
-           {"optimizer", live(rank, Purpose::Optimizer)}};
+    row = held(rank, stage, ranks, store.parameter_count());
   });
   return row;
-}
-
-double gigabytes(const Json& row) {
-  return (row["weights"].get<double>() + row["gradients"].get<double>() +
-          row["optimizer"].get<double>()) /
-         1e9;
 }
 
 // The paper's cells, as printed: of stage 0 figure 1 (64 ranks), of the others table 1.
@@ -178,7 +172,8 @@ Json zeros_figure_and_table() {
     for (int stage = 0; stage <= 3; ++stage) {
       const Json row = states(machine, stage, published.ranks);
       const std::string cell = published.gigabytes[static_cast<std::size_t>(stage)];
-      fmt::print("{:>9.2f}{:>9}", gigabytes(row), cell.empty() ? "" : fmt::format("({})", cell));
+      fmt::print("{:>9.2f}{:>9}", bytes_of(row) / 1e9,
+                 cell.empty() ? "" : fmt::format("({})", cell));
       rows.push_back(row);
     }
     fmt::print("\n");

@@ -45,9 +45,4 @@ GatherSchedule gather_schedule(std::span<const LayerUnits> layers,
                                std::span<const std::int64_t> counts, const GatherOptions& options,
                                Turns turns);
 
-// Of a schedule: most elements that are whole at a time, without those that persist; and how many
-// are gathered, where a unit counts each time that it comes.
-std::int64_t most_live(const GatherSchedule& schedule, std::span<const std::int64_t> counts);
-std::int64_t gathered(const GatherSchedule& schedule, std::span<const std::int64_t> counts);
-
 }  // namespace aisc

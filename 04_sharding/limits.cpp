@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
 #include <vector>
 

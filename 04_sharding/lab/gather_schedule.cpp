@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub 2ca61441c98d).
+// Yours to write; from 04_sharding/solution/gather_schedule.cpp (stub c41edb68cc7c).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/gather_schedule.h"
 
@@ -112,20 +112,6 @@ GatherSchedule gather_schedule(std::span<const LayerUnits> layers,
         whole_units(reads, turn, turn > 0 ? schedule.back() : UnitList(), counts, options));
   }
   return schedule;
-}
-
-std::int64_t most_live(const GatherSchedule& schedule, std::span<const std::int64_t> counts) {
-  std::int64_t most = 0;
-  for (const UnitList& whole : schedule) most = std::max(most, elements(whole, counts));
-  return most;
-}
-
-std::int64_t gathered(const GatherSchedule& schedule, std::span<const std::int64_t> counts) {
-  std::int64_t sum = 0;
-  for (std::size_t turn = 0; turn < schedule.size(); ++turn)
-    for (const std::size_t unit : schedule[turn])
-      if (turn == 0 || !contains(schedule[turn - 1], unit)) sum += counts[unit];
-  return sum;
 }
 
 }  // namespace aisc

@@ -1,11 +1,10 @@
-// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub c17f00d0c0b3).
+// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub 74c2edc45e05).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/scattered_gradients.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "04_sharding/shards.h"
 #include "common/core/error.h"

@@ -124,18 +124,4 @@ GatherSchedule gather_schedule(std::span<const LayerUnits> layers,
   return schedule;
 }
 
-std::int64_t most_live(const GatherSchedule& schedule, std::span<const std::int64_t> counts) {
-  std::int64_t most = 0;
-  for (const UnitList& whole : schedule) most = std::max(most, elements(whole, counts));
-  return most;
-}
-
-std::int64_t gathered(const GatherSchedule& schedule, std::span<const std::int64_t> counts) {
-  std::int64_t sum = 0;
-  for (std::size_t turn = 0; turn < schedule.size(); ++turn)
-    for (const std::size_t unit : schedule[turn])
-      if (turn == 0 || !contains(schedule[turn - 1], unit)) sum += counts[unit];
-  return sum;
-}
-
 }  // namespace aisc

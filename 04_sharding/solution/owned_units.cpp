@@ -1,6 +1,5 @@
 #include "04_sharding/owned_units.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "04_sharding/shards.h"
 #include "common/core/error.h"

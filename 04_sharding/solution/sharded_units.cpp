@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "04_sharding/sharded_norm.h"
 #include "common/core/error.h"
 

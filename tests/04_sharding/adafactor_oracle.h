@@ -136,29 +136,23 @@ inline std::vector<Numbers> weights_of(const Training& run) {
   std::vector<Numbers> after(static_cast<std::size_t>(run.steps),
                              Numbers(static_cast<std::size_t>(count)));
   std::mutex mutex;
-  launch(
-      {.ranks = run.ranks,
-       .device = {.poison = true},
-       .bind = false,
-       .internals = {.decorate = make_late_comm}},
-      [&](const Rank& rank) {
-        const std::int64_t size = rank.world.size(), r = rank.world.rank();
-        const bool divided = run.options.slices == Slices::Divided;
-        const Range own{divided ? count * r / size : 0, divided ? count * (r + 1) / size : count};
-        const Tensor weights = from_doubles(first_weights(run), {count}, run.dtype, rank.device);
-        const Tensor gradients({count}, run.dtype, rank.device);
-        Adafactor adafactor(rank, pointers(run.model),
-                            cut(run.model, weights, gradients, own, run.longest), run.options);
-        for (int step = 0; step < run.steps; ++step) {
-          write_doubles(gradients, gradients_of(run, step));
-          adafactor.step(
-              {.learning_rate = learning_rate(step), .gradient_scale = run.gradient_scale});
-          const Numbers now = to_doubles(weights);
-          const std::lock_guard lock(mutex);
-          std::copy(now.begin() + own.begin, now.begin() + own.end,
-                    after[static_cast<std::size_t>(step)].begin() + own.begin);
-        }
-      });
+  launch(late(run.ranks), [&](const Rank& rank) {
+    const std::int64_t size = rank.world.size(), r = rank.world.rank();
+    const bool divided = run.options.slices == Slices::Divided;
+    const Range own{divided ? count * r / size : 0, divided ? count * (r + 1) / size : count};
+    const Tensor weights = from_doubles(first_weights(run), {count}, run.dtype, rank.device);
+    const Tensor gradients({count}, run.dtype, rank.device);
+    Adafactor adafactor(rank, pointers(run.model),
+                        cut(run.model, weights, gradients, own, run.longest), run.options);
+    for (int step = 0; step < run.steps; ++step) {
+      write_doubles(gradients, gradients_of(run, step));
+      adafactor.step({.learning_rate = learning_rate(step), .gradient_scale = run.gradient_scale});
+      const Numbers now = to_doubles(weights);
+      const std::lock_guard lock(mutex);
+      std::copy(now.begin() + own.begin, now.begin() + own.end,
+                after[static_cast<std::size_t>(step)].begin() + own.begin);
+    }
+  });
   return after;
 }
 
@@ -234,7 +228,9 @@ inline void expect_same(const std::string& where, const std::vector<Numbers>& fo
                     expected[step], {}, tolerance));
 }
 
-inline std::vector<Numbers> scalar(const Training& run) {
+// A training is what the formula makes of it.
+inline void expect_formula(const std::string& where, const Training& run,
+                           double tolerance = kSame) {
   Scalar reference(run);
   std::vector<Numbers> after;
   Numbers weights = first_weights(run);
@@ -244,7 +240,7 @@ inline std::vector<Numbers> scalar(const Training& run) {
   }
   EXPECT_GT(reference.clipped, 0) << "the test is to see clipped updates";
   EXPECT_GT(reference.not_clipped, 0) << "the test is to see updates that are not clipped";
-  return after;
+  expect_same(where, weights_of(run), after, tolerance);
 }
 
 }  // namespace aisc::oracle

@@ -1,6 +1,7 @@
 // Memory that fragments, and the region that keeps it whole.
 #include "04_sharding/more/first_fit.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,15 +51,14 @@ TEST(FirstFitGiven, ALongLivedBlockInTheMiddleByHand) {
 }
 
 TEST(FirstFitGiven, HolesMerge) {
-  const std::vector<std::vector<int>> orders{{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
-                                             {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-  for (const auto& order : orders) {
+  std::vector<int> order{0, 1, 2};
+  do {
     FirstFit memory(9);
     for (int i = 0; i < 3; ++i) memory.allocate(3, i == 1 ? Long : Short);
     for (const int block : order) memory.free(3 * block);
     EXPECT_EQ(memory.room(Short).largest_hole_bytes, 9) << memory.map(1);
     EXPECT_EQ(memory.allocate(9, Short), 0) << memory.map(1);
-  }
+  } while (std::next_permutation(order.begin(), order.end()));
 }
 
 TEST(FirstFitGiven, RegionsHaveTheirOwnRoom) {
@@ -163,12 +163,10 @@ TrainingSizes gpt_blocks(std::int64_t layers) {
 TEST(FirstFitTraceGiven, OfOneLayerByHand) {
   const auto trace = training_trace(
       {.layers = 1, .checkpoint_bytes = 2, .activations = {{.bytes = 3, .weight_bytes = 5}, {7}}});
-  const auto line = [](const Allocation& a) {
-    return a.name + ", " + std::to_string(a.bytes) + ", " + name_of(a.lifetime) + ", " +
-           std::to_string(a.begin) + "-" + std::to_string(a.end);
-  };
   std::vector<std::string> lines;
-  std::transform(trace.begin(), trace.end(), std::back_inserter(lines), line);
+  for (const Allocation& a : trace)
+    lines.push_back(
+        fmt::format("{}, {}, {}, {}-{}", a.name, a.bytes, name_of(a.lifetime), a.begin, a.end));
   EXPECT_EQ(lines, (std::vector<std::string>{
                        "layer 0: input, 2, long-lived, 0-19",
                        "layer 0: activation 0, 3, short-lived, 1-3",
@@ -242,18 +240,14 @@ TEST(FirstFitTraceGiven, BadTracesAreErrors) {
   EXPECT_TRUE(error_says([&] { replay(memory, trace); },
                          {"block 0 (late) begins at 3 and ends at 3, expected later"}));
   EXPECT_TRUE(error_says([&] { (void)peak_bytes(trace); }, {"block 0 (late)"}));
-  EXPECT_TRUE(error_says([] { training_trace({.layers = 0, .activations = {{1}}}); },
-                         {"0 layers of 1 activations"}));
-  EXPECT_TRUE(error_says([] { training_trace({.layers = 2, .checkpoint_bytes = 1}); },
-                         {"2 layers of 0 activations"}));
-  EXPECT_TRUE(
-      error_says([] { training_trace({.layers = 1, .checkpoint_bytes = 0, .activations = {{1}}}); },
-                 {"layer 0: input of 0 bytes"}));
-  EXPECT_TRUE(error_says(
-      [] {
-        training_trace({.layers = 1, .checkpoint_bytes = 1, .activations = {{1, -1}}});
-      },
-      {"layer 0: weight gradient 0 of -1 bytes"}));
+  const std::pair<TrainingSizes, std::string> wrong[] = {
+      {{.layers = 0, .activations = {{1}}}, "0 layers of 1 activations"},
+      {{.layers = 2, .checkpoint_bytes = 1}, "2 layers of 0 activations"},
+      {{.layers = 1, .checkpoint_bytes = 0, .activations = {{1}}}, "layer 0: input of 0 bytes"},
+      {{.layers = 1, .checkpoint_bytes = 1, .activations = {{1, -1}}},
+       "layer 0: weight gradient 0 of -1 bytes"}};
+  for (const auto& [sizes, message] : wrong)
+    EXPECT_TRUE(error_says([&, &sizes = sizes] { training_trace(sizes); }, {message}));
 }
 
 }  // namespace

@@ -13,8 +13,6 @@
 namespace aisc {
 namespace {
 
-using Lists = GatherSchedule;
-
 // A layer a unit; `tied`: the last layer reads unit 0, too.
 std::vector<LayerUnits> chain(std::size_t layers, bool tied = false) {
   std::vector<LayerUnits> all;
@@ -32,7 +30,14 @@ std::string lines(const GatherSchedule& schedule) {
   return text;
 }
 
-void expect_schedule(const GatherSchedule& found, const Lists& expected, const std::string& why) {
+struct Case {
+  std::vector<LayerUnits> layers;
+  std::vector<std::int64_t> counts;
+  GatherOptions options;
+  Turns turns = Turns::ForwardAndBackward;
+};
+void expect_schedule(const Case& c, const GatherSchedule& expected, const std::string& why) {
+  const GatherSchedule found = gather_schedule(c.layers, c.counts, c.options, c.turns);
   EXPECT_EQ(found, expected) << why << "; whole in each turn, found\n"
                              << lines(found) << "expected\n"
                              << lines(expected);
@@ -44,18 +49,17 @@ const std::vector<std::int64_t> kTen = {10, 10, 10, 10};
 TEST(Prefetch, OneLayerAheadByHand) {
   const std::vector<std::int64_t> counts = {10, 20, 30};
   expect_schedule(
-      gather_schedule(chain(3), counts, {.prefetch = 1}, Turns::ForwardAndBackward),
-      {{0, 1}, {1, 2}, {2}, {2, 1}, {1, 0}, {0}},
+      {chain(3), counts, {.prefetch = 1}}, {{0, 1}, {1, 2}, {2}, {2, 1}, {1, 0}, {0}},
       "during a layer the next one's unit is on its way; the last layer's is used next by its own "
       "backward");
-  expect_schedule(gather_schedule(chain(3), counts, {.prefetch = 1}, Turns::Forward),
-                  {{0, 1}, {1, 2}, {2}}, "nothing comes after the last layer");
+  expect_schedule({chain(3), counts, {.prefetch = 1}, Turns::Forward}, {{0, 1}, {1, 2}, {2}},
+                  "nothing comes after the last layer");
 }
 
 TEST(Prefetch, OfNoneAndOfTwoLayers) {
-  expect_schedule(gather_schedule(chain(3), kTen, {.prefetch = 0}, Turns::ForwardAndBackward),
-                  {{0}, {1}, {2}, {2}, {1}, {0}}, "nothing ahead");
-  expect_schedule(gather_schedule(chain(4), kTen, {.prefetch = 2}, Turns::ForwardAndBackward),
+  expect_schedule({chain(3), kTen, {.prefetch = 0}}, {{0}, {1}, {2}, {2}, {1}, {0}},
+                  "nothing ahead");
+  expect_schedule({chain(4), kTen, {.prefetch = 2}},
                   {{0, 1, 2}, {1, 2, 3}, {2, 3}, {3, 2}, {3, 2, 1}, {2, 1, 0}, {1, 0}, {0}},
                   "two layers ahead: behind layer 3 comes its own backward, then layer 2's");
 }
@@ -63,52 +67,43 @@ TEST(Prefetch, OfNoneAndOfTwoLayers) {
 TEST(Prefetch, LayersWithoutUnitsDoNotCount) {
   std::vector<LayerUnits> layers = chain(3);
   layers.insert(layers.begin() + 1, LayerUnits{});  // dropout
-  expect_schedule(gather_schedule(layers, kTen, {.prefetch = 1}, Turns::Forward),
-                  {{0, 1}, {1}, {1, 2}, {2}}, "the layer after unit 0's has none: the next has");
+  expect_schedule({layers, kTen, {.prefetch = 1}, Turns::Forward}, {{0, 1}, {1}, {1, 2}, {2}},
+                  "the layer after unit 0's has none: the next has");
 }
 
 TEST(Prefetch, EndsWhereLiveIsFull) {
-  const std::vector<std::int64_t> counts = {10, 20, 5};
   expect_schedule(
-      gather_schedule(chain(3), counts, {.prefetch = 2, .live = 25}, Turns::Forward),
-      {{0}, {1, 2}, {2}},
+      {chain(3), {10, 20, 5}, {.prefetch = 2, .live = 25}, Turns::Forward}, {{0}, {1, 2}, {2}},
       "unit 1 does not fit beside unit 0; unit 2 would, but is used behind it and has to wait");
 }
 
 TEST(Prefetch, UnitsOfATiedTableAreThereOnce) {
-  expect_schedule(gather_schedule(chain(3, true), kTen, {.prefetch = 1}, Turns::ForwardAndBackward),
+  expect_schedule({chain(3, true), kTen, {.prefetch = 1}},
                   {{0, 1}, {1, 0, 2}, {0, 2}, {0, 2, 1}, {1, 0}, {0}},
                   "layer 2 reads units 0 and 2");
 }
 
 TEST(Prefetch, ReuseKeepsWhatComesBackSoon) {
   // Layer 1's backward comes after 10 elements of layer 2, layer 0's after 20.
-  expect_schedule(
-      gather_schedule(chain(3), kTen, {.prefetch = 0, .reuse = 10}, Turns::ForwardAndBackward),
-      {{0}, {1}, {2, 1}, {2, 1}, {1}, {0}},
-      "unit 1 is used again after 10 elements and stays; unit 0 after 20 does not");
-  expect_schedule(
-      gather_schedule(chain(3), kTen, {.prefetch = 0, .reuse = 9}, Turns::ForwardAndBackward),
-      {{0}, {1}, {2}, {2}, {1}, {0}}, "9 are too few");
-  expect_schedule(gather_schedule(chain(3), kTen, {.prefetch = 0, .reuse = GatherOptions::kAll},
-                                  Turns::ForwardAndBackward),
+  constexpr std::int64_t kAll = GatherOptions::kAll;
+  expect_schedule({chain(3), kTen, {.prefetch = 0, .reuse = 10}},
+                  {{0}, {1}, {2, 1}, {2, 1}, {1}, {0}},
+                  "unit 1 is used again after 10 elements and stays; unit 0 after 20 does not");
+  expect_schedule({chain(3), kTen, {.prefetch = 0, .reuse = 9}}, {{0}, {1}, {2}, {2}, {1}, {0}},
+                  "9 are too few");
+  expect_schedule({chain(3), kTen, {.prefetch = 0, .reuse = kAll}},
                   {{0}, {1, 0}, {2, 1, 0}, {2, 1, 0}, {1, 0}, {0}},
                   "all stay until their backward has run, and no longer");
-  expect_schedule(gather_schedule(chain(3), kTen, {.prefetch = 0, .reuse = GatherOptions::kAll},
-                                  Turns::Forward),
-                  {{0}, {1}, {2}}, "in evaluation none is used again");
-  expect_schedule(
-      gather_schedule(chain(3), kTen, {.prefetch = 0, .live = 20, .reuse = GatherOptions::kAll},
-                      Turns::ForwardAndBackward),
-      {{0}, {1, 0}, {2, 1}, {2, 1}, {1}, {0}}, "live allows two at a time");
+  expect_schedule({chain(3), kTen, {.prefetch = 0, .reuse = kAll}, Turns::Forward}, {{0}, {1}, {2}},
+                  "in evaluation none is used again");
+  expect_schedule({chain(3), kTen, {.prefetch = 0, .live = 20, .reuse = kAll}},
+                  {{0}, {1, 0}, {2, 1}, {2, 1}, {1}, {0}}, "live allows two at a time");
 }
 
 TEST(Prefetch, WhatPersistsIsInNoList) {
-  const std::vector<std::int64_t> counts = {10, 5, 30};
-  expect_schedule(
-      gather_schedule(chain(3), counts, {.prefetch = 1, .persist = 5}, Turns::ForwardAndBackward),
-      {{0, 2}, {2}, {2}, {2, 0}, {0}, {0}},
-      "unit 1 has no more than 5 elements, and its layer does not count");
+  expect_schedule({chain(3), {10, 5, 30}, {.prefetch = 1, .persist = 5}},
+                  {{0, 2}, {2}, {2}, {2, 0}, {0}, {0}},
+                  "unit 1 has no more than 5 elements, and its layer does not count");
 }
 
 // Whatever the sizes: a layer's units are there and come first, nothing is there twice or above
@@ -129,20 +124,19 @@ TEST(Prefetch, KeepsItsPromises) {
     const GatherSchedule schedule =
         gather_schedule(chain(layers, tied), counts, options, Turns::ForwardAndBackward);
     ASSERT_EQ(schedule.size(), 2 * layers);
+    SCOPED_TRACE(lines(schedule));
     std::set<std::size_t> seen;
     for (std::size_t turn = 0; turn < schedule.size(); ++turn) {
       const std::size_t layer = std::min(turn, 2 * layers - 1 - turn);
       const std::vector<std::size_t> reads = chain(layers, tied)[layer].reads;
       ASSERT_TRUE(std::equal(reads.begin(), reads.end(), schedule[turn].begin()))
-          << "turn " << turn << " does not begin with its layer's units\n"
-          << lines(schedule);
+          << "turn " << turn << " does not begin with its layer's units";
       std::int64_t sum = 0;
       for (const std::size_t unit : schedule[turn]) sum += counts[unit];
-      EXPECT_LE(sum, options.live) << "turn " << turn << "\n" << lines(schedule);
+      EXPECT_LE(sum, options.live) << "turn " << turn;
       EXPECT_EQ(std::set(schedule[turn].begin(), schedule[turn].end()).size(),
                 schedule[turn].size())
-          << "a unit is there twice in turn " << turn << "\n"
-          << lines(schedule);
+          << "a unit is there twice in turn " << turn;
       seen.insert(schedule[turn].begin(), schedule[turn].end());
     }
     EXPECT_EQ(seen.size(), layers);
@@ -160,13 +154,6 @@ TEST(ScheduleGiven, OfALayerThatIsTooLarge) {
   EXPECT_TRUE(error_says(made({.live = -1}), {"live is -1"}));
   EXPECT_TRUE(error_says(made({.reuse = -2}), {"reuse is -2"}));
   EXPECT_TRUE(error_says(made({.persist = -3}), {"persist is -3"}));
-}
-
-TEST(ScheduleGiven, IsCounted) {
-  const GatherSchedule schedule = {{0, 1}, {1, 2}, {2}, {2, 1}, {1, 0}, {0}};
-  const std::vector<std::int64_t> counts = {10, 20, 30};
-  EXPECT_EQ(most_live(schedule, counts), 50);
-  EXPECT_EQ(gathered(schedule, counts), 10 + 20 + 30 + 20 + 10) << "unit 2 comes once";
 }
 
 }  // namespace

@@ -15,16 +15,19 @@ namespace {
 using Counts = std::vector<std::int64_t>;
 using Ranks = std::vector<int>;
 
-Counts elements_of_ranks(const Counts& counts, const Ranks& owners, int ranks) {
+std::int64_t most_of(const Counts& counts, const Ranks& owners, int ranks) {
   Counts elements(static_cast<std::size_t>(ranks));
   for (std::size_t u = 0; u < counts.size(); ++u)
     elements[static_cast<std::size_t>(owners[u])] += counts[u];
-  return elements;
+  return *std::max_element(elements.begin(), elements.end());
 }
 
-std::int64_t most_of(const Counts& counts, const Ranks& owners, int ranks) {
-  const Counts elements = elements_of_ranks(counts, owners, ranks);
-  return *std::max_element(elements.begin(), elements.end());
+// So many units, of up to `largest` elements each.
+Counts drawn_counts(const std::string& name, std::int64_t units, std::int64_t largest) {
+  Counts counts;
+  for (std::int64_t u = 0; u < units; ++u)
+    counts.push_back(drawn(fmt::format("{} unit {}", name, u), 1, largest));
+  return counts;
 }
 
 // Which of equal numbers a choice takes.
@@ -109,24 +112,19 @@ TEST(Owners, OfEqualUnitsAndRanksTheLowestIsFirst) {
   EXPECT_TRUE(owners_are({3, 6, 3, 6}, 4, {2, 0, 3, 1}));
 }
 
-TEST(Owners, OfMoreRanksThanUnits) {
+TEST(Owners, OfOneRankAndOfMoreRanksThanUnits) {
+  EXPECT_TRUE(owners_are({5, 9, 1}, 1, {0, 0, 0}));
   EXPECT_TRUE(owners_are({5, 6}, 4, {1, 0})) << "ranks 2 and 3 own nothing";
   EXPECT_TRUE(owners_are({}, 3, {}));
 }
 
-TEST(Owners, OfOneRankIsThatRank) { EXPECT_TRUE(owners_are({5, 9, 1}, 1, {0, 0, 0})); }
-
 // Small numbers, so that many are equal.
 TEST(Owners, OfAnySizesAndRanks) {
   for (int i = 0; i < 200; ++i) {
-    const auto number = [&](const char* what, std::int64_t low, std::int64_t high) {
-      return drawn(fmt::format("owners {} {}", i, what), low, high);
-    };
-    const int ranks = static_cast<int>(number("ranks", 1, 9));
-    const std::int64_t units = number("units", 0, 20), largest = number("largest", 1, 30);
-    Counts counts;
-    for (std::int64_t u = 0; u < units; ++u)
-      counts.push_back(number(fmt::format("unit {}", u).c_str(), 1, largest));
+    const std::string name = fmt::format("owners {}", i);
+    const int ranks = static_cast<int>(drawn(name + " ranks", 1, 9));
+    const Counts counts =
+        drawn_counts(name, drawn(name + " units", 0, 20), drawn(name + " largest", 1, 30));
     ASSERT_TRUE(owners_are(counts, ranks, largest_first(counts, ranks)));
   }
 }
@@ -154,14 +152,9 @@ std::int64_t best(const Counts& counts, int ranks) {
 
 TEST(Owners, AreNeverFartherFromTheBest) {
   for (int i = 0; i < 60; ++i) {
-    const auto number = [&](const char* what, std::int64_t low, std::int64_t high) {
-      return drawn(fmt::format("owners bound {} {}", i, what), low, high);
-    };
-    const int ranks = static_cast<int>(number("ranks", 2, 4));
-    const std::int64_t units = number("units", 1, 7);
-    Counts counts;
-    for (std::int64_t u = 0; u < units; ++u)
-      counts.push_back(number(fmt::format("unit {}", u).c_str(), 1, 40));
+    const std::string name = fmt::format("owners bound {}", i);
+    const int ranks = static_cast<int>(drawn(name + " ranks", 2, 4));
+    const Counts counts = drawn_counts(name, drawn(name + " units", 1, 7), 40);
     const Ranks owners = owners_of(counts, ranks);
     ASSERT_EQ(owners.size(), counts.size());
     const std::int64_t most = most_of(counts, owners, ranks), least = best(counts, ranks);

@@ -1,7 +1,6 @@
 // One norm of what lies on many ranks.
 #include "04_sharding/sharded_norm.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,20 +17,19 @@ namespace {
 // What each of so many ranks gets for slices of these values.
 template <class SlicesOf>
 void expect_norm(int ranks, const SlicesOf& slices_of, double expected, const std::string& why) {
-  launch({.ranks = ranks, .bind = false, .internals = {.decorate = make_late_comm}},
-         [&](const Rank& rank) {
-           std::vector<Tensor> tensors;
-           for (const std::vector<double>& values : slices_of(rank.world.rank()))
-             tensors.push_back(from_doubles(values, {static_cast<std::int64_t>(values.size())},
-                                            DType::F64, rank.device));
-           const std::vector<ConstView> views(tensors.begin(), tensors.end());
-           const double found = norm_of_shards(rank.world, views);
-           if (std::isfinite(expected))
-             EXPECT_NEAR(found, expected, 1e-12 * (1 + expected))
-                 << ranks << " ranks, rank " << rank.world.rank() << ": " << why;
-           else
-             EXPECT_FALSE(std::isfinite(found)) << "rank " << rank.world.rank() << ": " << why;
-         });
+  launch(late(ranks), [&](const Rank& rank) {
+    std::vector<Tensor> tensors;
+    for (const std::vector<double>& values : slices_of(rank.world.rank()))
+      tensors.push_back(from_doubles(values, {static_cast<std::int64_t>(values.size())}, DType::F64,
+                                     rank.device));
+    const std::vector<ConstView> views(tensors.begin(), tensors.end());
+    const double found = norm_of_shards(rank.world, views);
+    if (std::isfinite(expected))
+      EXPECT_NEAR(found, expected, 1e-12 * (1 + expected))
+          << ranks << " ranks, rank " << rank.world.rank() << ": " << why;
+    else
+      EXPECT_FALSE(std::isfinite(found)) << "rank " << rank.world.rank() << ": " << why;
+  });
 }
 
 using Slices = std::vector<std::vector<double>>;

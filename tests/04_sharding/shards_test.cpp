@@ -6,13 +6,18 @@
 
 #include <memory>
 
-#include "common/comm/launch.h"
 #include "tests/support/drawn.h"
 #include "tests/support/shard_slices.h"
-#include "tests/support/tensors.h"
 
 namespace aisc {
 namespace {
+
+// "0.1[28..98) at 128 of the model, 0 of the shards"
+std::string piece(const Parameter& p, std::int64_t begin, std::int64_t count,
+                  std::ptrdiff_t in_model, std::ptrdiff_t in_shards) {
+  return fmt::format("{}[{}..{}) at {} of the model, {} of the shards", p.name, begin,
+                     begin + count, in_model, in_shards);
+}
 
 // Units of parameters of these sizes.
 struct Units {
@@ -28,13 +33,10 @@ struct Units {
     }
     layout = std::make_unique<FlatLayout>(units, ranks);
   }
-  // "0.1[28..98) at 128 of the model, 0 of the shards"
   std::vector<std::string> pieces(int rank) const {
     std::vector<std::string> said;
     for (const ShardPiece& p : shard_pieces(units, *layout, rank, ranks))
-      said.push_back(fmt::format("{}[{}..{}) at {} of the model, {} of the shards",
-                                 p.parameter->name, p.begin, p.begin + p.count, p.in_model,
-                                 p.in_shards));
+      said.push_back(piece(*p.parameter, p.begin, p.count, p.in_model, p.in_shards));
     return said;
   }
 
@@ -84,27 +86,18 @@ TEST(Shards, OfAllRanksAreEveryElementOnce) {
     const Tensor model = Tensor::zeros({all.layout->count()}, DType::F64, host);
     for (int rank = 0; rank < ranks; ++rank) {
       const Tensor shards = Tensor::zeros({all.layout->count() / ranks}, DType::F64, host);
-      std::vector<OptimizerSlice> expected;
+      Said expected;
       for (std::size_t u = 0; u < all.units.size(); ++u) {
         const Range range = all.layout->shard(u, rank);
         const std::int64_t own = all.layout->units()[u].range.begin / ranks;
-        const std::vector<OptimizerSlice> of_unit = slices_in(
-            all.units[u], all.layout->units()[u], range,
-            model.view().flat(range.begin, range.count()), shards.view().flat(own, range.count()));
-        expected.insert(expected.end(), of_unit.begin(), of_unit.end());
+        for (const OptimizerSlice& s : slices_in(all.units[u], all.layout->units()[u], range,
+                                                 model.view().flat(range.begin, range.count()),
+                                                 shards.view().flat(own, range.count())))
+          expected.push_back(piece(*s.parameter, s.begin, s.weight.count(),
+                                   s.weight.data<double>() - model.data<double>(),
+                                   s.gradient.data<double>() - shards.data<double>()));
       }
-      const std::vector<ShardPiece> found = shard_pieces(all.units, *all.layout, rank, ranks);
-      ASSERT_EQ(found.size(), expected.size()) << ranks << " ranks, rank " << rank << ": pieces";
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        const std::string where = fmt::format("{} ranks, rank {}, piece {}", ranks, rank, i);
-        EXPECT_EQ(found[i].parameter, expected[i].parameter) << where;
-        EXPECT_EQ(found[i].begin, expected[i].begin) << where;
-        EXPECT_EQ(found[i].count, expected[i].weight.count()) << where;
-        EXPECT_EQ(model.data<double>() + found[i].in_model, expected[i].weight.data<double>())
-            << where << ": in_model";
-        EXPECT_EQ(shards.data<double>() + found[i].in_shards, expected[i].gradient.data<double>())
-            << where << ": in_shards";
-      }
+      EXPECT_EQ(all.pieces(rank), expected) << ranks << " ranks, rank " << rank;
     }
   }
 }

@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <functional>
 
+#include "03_data_parallel/layered.h"
 #include "04_sharding/sharded_units.h"
+#include "common/comm/host_values.h"
 #include "common/nn/driver.h"
-#include "common/train/trainer.h"
 #include "tests/04_sharding/whole/gpt_sizes.h"
 #include "tests/support/ledger_checks.h"
-#include "tests/support/run_layout.h"
 
 namespace aisc {
 namespace {
+
+const MicroBatchLoop kLoops[] = {one_after_another, layered};
 
 // Of the parameters themselves, without padding, in a rank's shard of each unit.
 std::int64_t own_elements(const FlatLayout& layout, int rank) {
@@ -26,49 +28,6 @@ std::int64_t own_elements(const FlatLayout& layout, int rank) {
   return sum;
 }
 
-// A rank that trains, and what its books say.
-struct Books {
-  Books(const Rank& own, const TrainConfig& config, const ShardOptions& options)
-      : rank(own),
-        ranks(own.world.size()),
-        trainer(rank, config, sharded(options)),
-        sizes(trainer.parameters().layout()),
-        text(some_text()),
-        data(text, config.model.context, config.seed) {}
-
-  void step() { trainer.step(data); }
-  double evaluate() {
-    std::vector<Batch> windows;
-    windows.push_back(even_windows(text, trainer.config().model.context, 2, rank.device));
-    return trainer.evaluate(windows);
-  }
-  // A prompt of three tokens, and two more, one after the other.
-  void write() {
-    KeyValueCache cache(trainer.config().model.context);
-    for (const std::int64_t tokens : {3, 1, 1}) {
-      const Tensor next = Tensor::zeros({1, tokens}, DType::I32, rank.device);
-      forward_cached(trainer.model(), next, cache, trainer.hooks());
-    }
-  }
-  std::int64_t peak(Purpose purpose) const { return rank.device.ledger()[purpose].peak_bytes; }
-  // The sum over the ranks of a number that each has.
-  std::int64_t total(std::int64_t mine) const {
-    CpuDevice host;
-    rank.world.all_reduce(View(&mine, {1}, DType::I64, host)).wait();
-    return mine;
-  }
-  std::vector<LayerUnits> layers() const {
-    return layer_units(trainer.model(), trainer.parameters().units());
-  }
-
-  Rank rank;
-  int ranks;
-  Trainer trainer;
-  Sizes sizes;
-  std::vector<std::uint8_t> text;
-  BatchSampler data;
-};
-
 void on_ranks(const std::vector<int>& counts, const std::function<void(const Rank&)>& body) {
   for (const int ranks : counts) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks");
@@ -79,8 +38,8 @@ void on_ranks(const std::vector<int>& counts, const std::function<void(const Ran
 // (2 + 2 + 12) Psi, of which stage 1 divides the 12, stage 2 a 2 more, and stage 3 all.
 TEST(ShardedBytes, AreThePapersBetweenSteps) {
   for (const int stage : {1, 2, 3})
-    on_ranks({1, 2, 4, 8}, [&](const Rank& rank) {
-      Books books(rank, config_of(), {.stage = stage});
+    on_ranks({1, 2, 3, 4, 8}, [&](const Rank& rank) {
+      Books books(rank, config_of(), sharded({.stage = stage}));
       const std::int64_t psi = books.sizes.all;
       const std::int64_t numbers =
           own_elements(books.trainer.parameters().layout(), rank.world.rank());
@@ -94,7 +53,9 @@ TEST(ShardedBytes, AreThePapersBetweenSteps) {
         EXPECT_TRUE(live_bytes_are(rank.device, Purpose::Communication, 0));
         books.step();
       }
-      EXPECT_EQ(books.total(12 * numbers), 12 * books.trainer.parameters().parameter_count())
+      EXPECT_EQ(books.peak(Purpose::Optimizer), 12 * numbers) << "it never rises";
+      EXPECT_EQ(sum_of_all(rank.world, 12 * numbers),
+                12 * books.trainer.parameters().parameter_count())
           << "all ranks' optimizers are one";
     });
 }
@@ -127,25 +88,25 @@ std::int64_t persisting(const Sizes& sizes, const GatherOptions& options) {
 
 TEST(ShardedBytes, OfWeightsAreShardsAndWhatTheScheduleWants) {
   for (const Knob& knob : kKnobs)
-    on_ranks({1, 2, 4, 8}, [&](const Rank& rank) {
-      SCOPED_TRACE(knob.says);
-      Books books(rank, config_of(3), {.stage = 3, .gather = knob.options});
-      const Sizes& sizes = books.sizes;
-      const std::int64_t always =
-          kBytes * (sizes.all / books.ranks + persisting(sizes, knob.options));
-      EXPECT_EQ(books.peak(Purpose::Parameters), always)
-          << "while the model was made: it is drawn shard by shard, never whole";
-      const GatherSchedule schedule =
-          gather_schedule(books.layers(), sizes.counts, knob.options, Turns::ForwardAndBackward);
-      for (int i = 0; i < 2; ++i) {
-        rank.device.reset_peaks();
-        books.step();
-        EXPECT_EQ(books.peak(Purpose::Parameters), always + kBytes * knob.whole(sizes))
-            << "in step " << i;
-        EXPECT_EQ(knob.whole(sizes), most_live(schedule, sizes.counts));
-        EXPECT_LE(knob.whole(sizes), knob.options.live);
-      }
-    });
+    for (const MicroBatchLoop& loop : kLoops)
+      on_ranks({1, 2, 4, 8}, [&](const Rank& rank) {
+        SCOPED_TRACE(knob.says);
+        StepParts parts = sharded({.stage = 3, .gather = knob.options});
+        parts.loop = loop;
+        Books books(rank, config_of(3), parts);
+        const Sizes& sizes = books.sizes;
+        const std::int64_t always =
+            kBytes * (sizes.all / books.ranks + persisting(sizes, knob.options));
+        EXPECT_EQ(books.peak(Purpose::Parameters), always)
+            << "while the model was made: it is drawn shard by shard, never whole";
+        for (int i = 0; i < 2; ++i) {
+          rank.device.reset_peaks();
+          books.step();
+          EXPECT_EQ(books.peak(Purpose::Parameters), always + kBytes * knob.whole(sizes))
+              << "in step " << i;
+          EXPECT_LE(knob.whole(sizes), knob.options.live);
+        }
+      });
 }
 
 // Forward alone, of windows whose loss is asked for or of a text that is written: nothing waits for
@@ -155,7 +116,7 @@ TEST(ShardedBytes, OfAnEvaluationAndOfWritingAreThoseOfForward) {
        {GatherOptions{.prefetch = 0}, GatherOptions{}, GatherOptions{.reuse = GatherOptions::kAll},
         GatherOptions{.persist = 600}})
     on_ranks({1, 2, 4}, [&](const Rank& rank) {
-      Books books(rank, config_of(), {.stage = 3, .gather = options});
+      Books books(rank, config_of(), sharded({.stage = 3, .gather = options}));
       const Sizes& sizes = books.sizes;
       const std::int64_t always = kBytes * (sizes.all / books.ranks + persisting(sizes, options));
       const auto expect_forward = [&](const char* what) {
@@ -184,29 +145,22 @@ TEST(ShardedBytes, OfAnEvaluationAndOfWritingAreThoseOfForward) {
 TEST(ShardedBytes, OfGradientsAreShardsTwoBlocksAndTheTable) {
   for (const int stage : {1, 2, 3})
     for (const std::int64_t micro_batches : {1, 3})
-      on_ranks({1, 2, 4, 8}, [&](const Rank& rank) {
-        SCOPED_TRACE("stage " + std::to_string(stage));
-        Books books(rank, config_of(micro_batches), {.stage = stage});
-        const Sizes& sizes = books.sizes;
-        const std::int64_t always = kBytes * sizes.all / (stage > 1 ? books.ranks : 1);
-        EXPECT_EQ(books.peak(Purpose::Gradients), always) << "while the model was made";
-        const std::int64_t whole = stage > 1 ? sizes.table + 2 * sizes.block : 0;
-        for (int i = 0; i < 2; ++i) {
-          rank.device.reset_peaks();
-          books.step();
-          EXPECT_EQ(books.peak(Purpose::Gradients), always + kBytes * whole) << "in step " << i;
-        }
-      });
-}
-
-TEST(ShardedBytes, OfTheOptimizerNeverRise) {
-  for (const int stage : {1, 2, 3})
-    on_ranks({2, 4}, [&](const Rank& rank) {
-      Books books(rank, config_of(), {.stage = stage});
-      books.step();
-      EXPECT_EQ(books.peak(Purpose::Optimizer),
-                12 * own_elements(books.trainer.parameters().layout(), rank.world.rank()));
-    });
+      for (const MicroBatchLoop& loop : kLoops)
+        on_ranks({1, 2, 4, 8}, [&](const Rank& rank) {
+          SCOPED_TRACE("stage " + std::to_string(stage));
+          StepParts parts = sharded({.stage = stage});
+          parts.loop = loop;
+          Books books(rank, config_of(micro_batches), parts);
+          const Sizes& sizes = books.sizes;
+          const std::int64_t always = kBytes * sizes.all / (stage > 1 ? books.ranks : 1);
+          EXPECT_EQ(books.peak(Purpose::Gradients), always) << "while the model was made";
+          const std::int64_t whole = stage > 1 ? sizes.table + 2 * sizes.block : 0;
+          for (int i = 0; i < 2; ++i) {
+            rank.device.reset_peaks();
+            books.step();
+            EXPECT_EQ(books.peak(Purpose::Gradients), always + kBytes * whole) << "in step " << i;
+          }
+        });
 }
 
 // The peak of a step's buffers for communication, of two models, the second four times as wide.
@@ -217,7 +171,7 @@ void expect_buffers(int stage, std::int64_t micro_batches, std::int64_t bucket,
       SCOPED_TRACE("stage " + std::to_string(stage) + ", " + std::to_string(times) + " times");
       TrainConfig config = config_of(micro_batches);
       config.model.width *= times;
-      Books books(rank, config, {.stage = stage, .bucket = bucket});
+      Books books(rank, config, sharded({.stage = stage, .bucket = bucket}));
       rank.device.reset_peaks();
       books.step();
       EXPECT_EQ(books.peak(Purpose::Communication), bytes(books.sizes, books.ranks));

@@ -1,4 +1,5 @@
-// A GPT in mixed precision, and how many elements its units have: for tests that count bytes.
+// A GPT in mixed precision, how many elements its units have, and a rank that trains it: for tests
+// that count bytes.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include "common/nn/flat_layout.h"
 #include "common/train/trainer.h"
 #include "tests/nn/gpt_fixture.h"
+#include "tests/support/run_layout.h"
 
 namespace aisc {
 
@@ -34,6 +36,40 @@ struct Sizes {
   }
   std::vector<std::int64_t> counts;
   std::int64_t table, positions, block, norm, all;
+};
+
+// A rank that trains, and what its books say.
+struct Books {
+  Books(const Rank& own, const TrainConfig& config, const StepParts& parts)
+      : rank(own),
+        ranks(own.world.size()),
+        trainer(rank, config, parts),
+        sizes(trainer.parameters().layout()),
+        text(some_text()),
+        data(text, config.model.context, config.seed) {}
+
+  void step() { trainer.step(data); }
+  void evaluate() {
+    std::vector<Batch> windows;
+    windows.push_back(even_windows(text, trainer.config().model.context, 2, rank.device));
+    trainer.evaluate(windows);
+  }
+  // A prompt of three tokens, and two more, one after the other.
+  void write() {
+    KeyValueCache cache(trainer.config().model.context);
+    for (const std::int64_t tokens : {3, 1, 1}) {
+      const Tensor next = Tensor::zeros({1, tokens}, DType::I32, rank.device);
+      forward_cached(trainer.model(), next, cache, trainer.hooks());
+    }
+  }
+  std::int64_t peak(Purpose purpose) const { return rank.device.ledger()[purpose].peak_bytes; }
+
+  Rank rank;
+  int ranks;
+  Trainer trainer;
+  Sizes sizes;
+  std::vector<std::uint8_t> text;
+  BatchSampler data;
 };
 
 }  // namespace aisc

@@ -2,24 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "04_sharding/sharded_units.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/conformance.h"
-#include "tests/support/devices.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
-
-TrainConfig config_of_gpu(std::int64_t micro_batches) {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.gradient_dtype = DType::F64;
-  c.batch = 12;
-  c.micro_batches = micro_batches;
-  c.steps = 10;
-  c.learning_rate = 3e-3;
-  return c;
-}
 
 class ShardsOnCudaRanks : public ::testing::TestWithParam<int> {
  protected:
@@ -29,20 +15,20 @@ class ShardsOnCudaRanks : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(ShardsOnCudaRanks, OnOneGpuEqualTheSerialRunInEveryStage) {
-  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, odd_training(), 2);
   for (const int stage : {1, 2, 3})
     EXPECT_TRUE(
         same_steps(serial, run_layout({.ranks = GetParam(), .kind = DeviceKind::Cuda, .gpu = 0},
-                                      config_of_gpu(3), 2, sharded({.stage = stage}))))
+                                      odd_training(3), 2, sharded({.stage = stage}))))
         << "stage " << stage;
 }
 
 TEST_P(ShardsOnCudaRanks, WithAGpuEachEqualTheSerialRun) {
   if (gpu_count() < GetParam())
     GTEST_SKIP() << gpu_count() << " GPUs for " << GetParam() << " ranks";
-  const std::vector<RunRecord> serial = run_layout({}, config_of_gpu(1), 2);
+  const std::vector<RunRecord> serial = run_layout({}, odd_training(), 2);
   EXPECT_TRUE(same_steps(
-      serial, run_layout({.ranks = GetParam(), .kind = DeviceKind::Cuda}, config_of_gpu(1), 2,
+      serial, run_layout({.ranks = GetParam(), .kind = DeviceKind::Cuda}, odd_training(), 2,
                          sharded({.stage = 3, .gather = {.prefetch = 2}, .bucket = 0}))));
 }
 

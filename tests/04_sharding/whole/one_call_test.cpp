@@ -6,13 +6,11 @@
 #include <limits>
 
 #include "04_sharding/sharded_units.h"
+#include "common/comm/host_values.h"
 #include "common/nn/linear.h"
 #include "common/nn/sequence.h"
-#include "common/train/trainer.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/conformance.h"
 #include "tests/support/error_says.h"
-#include "tests/support/run_layout.h"
+#include "tests/support/serial_run.h"
 
 namespace aisc {
 namespace {
@@ -20,11 +18,8 @@ namespace {
 // 21 samples: over 2 and 4 ranks the shares differ by one. The rate is the same in each step, and
 // nothing is clipped, so that a loop can do without schedule and norm.
 TrainConfig config_of_one_call() {
-  TrainConfig c;
-  c.model = odd_config(DType::F64, 0.1);
-  c.gradient_dtype = DType::F64;
-  c.batch = 21;
-  c.learning_rate = c.min_learning_rate = 3e-3;
+  TrainConfig c = odd_training();
+  c.min_learning_rate = c.learning_rate;
   c.warmup_steps = 0;
   c.clip = 0;
   return c;
@@ -38,23 +33,19 @@ struct Task {
   double losses_a_sample;
 };
 
-// The sum over samples of |x - y|^2 / 2.
+// The sum over samples of |y - x|^2 / 2.
 class SquaredError final : public Loss {
  public:
   double forward(Tensor x, const Tensor& targets, Saved& saved) const override {
-    Tensor difference = x.clone();  // (B, O)
-    double sum = 0;
-    for (std::int64_t i = 0; i < x.count(); ++i) {
-      double& d = difference.data<double>()[i];
-      d -= targets.data<double>()[i];
-      sum += d * d / 2;
-    }
-    saved.push(std::move(difference));
-    return sum;
+    ops::scale(x, x, -1);
+    ops::add(x, x, targets);
+    const double loss = ops::sum_of_squares(x) / 2;
+    saved.push(std::move(x));  // (B, O)
+    return loss;
   }
   Tensor backward(Saved& saved, double factor) const override {
     Tensor dx = saved.pop();
-    for (double& d : dx.values<double>()) d *= factor;
+    ops::scale(dx, dx, -factor);
     return dx;
   }
 };
@@ -129,15 +120,13 @@ struct OneCall {
     if (s.units) hooks.push_back(s.units.get());
     s.store->clear_grads();
     if (s.units) s.units->begin();
-    double loss = forward_backward(model, micro.batch.tokens, micro.batch.targets, micro.pass,
-                                   1 / losses, hooks) /
-                  losses;
+    const double loss = forward_backward(model, micro.batch.tokens, micro.batch.targets, micro.pass,
+                                         1 / losses, hooks) /
+                        losses;
     if (s.units) s.units->finish();
     optimizer_->step({.learning_rate = config.learning_rate});
     if (s.units) s.units->updated();
-    CpuDevice host;
-    rank.world.all_reduce(View(&loss, {1}, DType::F64, host)).wait();
-    return {.loss = loss};
+    return {.loss = sum_of_all(rank.world, loss)};
   }
   const Optimizer& optimizer() const { return *optimizer_; }
 

@@ -102,19 +102,15 @@ Layers equal_layers(double forward, double backward) {
 }
 const double kLong = 4 * (kGather + kScatter), kShort = kGather / 4;
 
-// g and s: seconds of a gather and of a scatter; f and b: of a layer's forward and backward.
-TEST(ShardedTime, IsThatOfComputingWhereTheNextIsAhead) {
-  const double f = kLong, b = 2 * kLong;
-  EXPECT_EQ(run(equal_layers(f, b), {.stage = 3}).seconds, kGather + 3 * f + 3 * b + kScatter)
+TEST(ShardedTime, IsTheLongerOfComputingAndCommunicatingWhereTheNextIsAhead) {
+  EXPECT_EQ(run(equal_layers(kLong, 2 * kLong), {.stage = 3}).seconds,
+            kGather + 3 * kLong + 3 * 2 * kLong + kScatter)
       << "all is hidden but the first gather and the last scatter";
-}
-
-TEST(ShardedTime, IsThatOfCommunicationWhereThatIsLonger) {
   // Five gathers, since the last unit is there for its own backward, and three scatters, without a
   // gap but the last layer's forward: all gathers that it could run beside are over, and backward
   // has asked for none.
-  const double f = kShort, b = kShort;
-  EXPECT_EQ(run(equal_layers(f, b), {.stage = 3}).seconds, 5 * kGather + f + 3 * kScatter);
+  EXPECT_EQ(run(equal_layers(kShort, kShort), {.stage = 3}).seconds,
+            5 * kGather + kShort + 3 * kScatter);
 }
 
 TEST(ShardedTime, IsTheSumWhereNothingIsAhead) {

@@ -1,6 +1,5 @@
 // Owners beside slices: the same bytes over a step, over other links, and what that takes in
 // virtual time.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,13 +121,8 @@ TEST(OwnersAndSlices, AReduceToTheOwnerIsHalfAnAllReduce) {
 // When each rank is through a step.
 std::vector<double> step_seconds(int ranks, const Network& network,
                                  const std::vector<toy::Size>& sizes, const StepParts& parts) {
-  std::vector<double> seconds(static_cast<std::size_t>(ranks));
-  launch({.ranks = ranks, .network = network, .bind = false}, [&](const Rank& rank) {
-    ToyRun run(rank, sizes, parts);
-    run.step(1);
-    seconds[static_cast<std::size_t>(rank.world.rank())] = rank.clock.now();
-  });
-  return seconds;
+  return exact::end_times({.ranks = ranks, .network = network, .bind = false},
+                          [&](const Rank& rank) { ToyRun(rank, sizes, parts).step(1); });
 }
 
 // Two ranks, no computing and nothing ahead: 5 units come and 3 sums go. A slice is half a unit,

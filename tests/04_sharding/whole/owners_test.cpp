@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "03_data_parallel/layered.h"
 #include "04_sharding/sharded_units.h"
-#include "common/model/emulated_device.h"
+#include "common/comm/host_values.h"
 #include "tests/04_sharding/whole/toy_run.h"
-#include "tests/nn/gpt_fixture.h"
-#include "tests/support/conformance.h"
-#include "tests/support/delayed_comm.h"
 #include "tests/support/error_says.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/ledger_checks.h"
 #include "tests/support/numbers.h"
-#include "tests/support/run_layout.h"
 
 namespace aisc {
 namespace {
@@ -50,9 +45,8 @@ TEST(OwnersStep, OwnersHaveTheSumsOfAllRanks) {
               ++owners;
             }
           }
-          CpuDevice host;
-          rank.world.all_reduce(View(&owners, {1}, DType::I64, host)).wait();
-          EXPECT_EQ(owners, 2 * 4) << "each unit has one owner, in each of two steps";
+          EXPECT_EQ(sum_of_all(rank.world, owners), 2 * 4)
+              << "each unit has one owner, in each of two steps";
         });
 }
 

@@ -6,7 +6,6 @@
 #include "common/model/replicas.h"
 #include "common/train/trainer.h"
 #include "tests/04_sharding/whole/zero_paper.h"
-#include "tests/support/run_layout.h"
 
 namespace aisc {
 namespace {

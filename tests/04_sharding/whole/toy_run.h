@@ -40,15 +40,11 @@ struct ToyRun {
     one_after_another(toy.rank, toy.model, micro_batches, read, 1, hooks);
     reducer->finish();
   }
-  std::int64_t count(std::size_t unit) const {
-    return toy.store->layout().units()[unit].range.count();
-  }
-  std::vector<std::int64_t> counts() const {
+  std::vector<std::int64_t> counts() const {  // of the units
     std::vector<std::int64_t> all;
-    for (std::size_t u = 0; u < toy.sizes.size(); ++u) all.push_back(count(u));
+    for (const FlatUnit& unit : toy.store->layout().units()) all.push_back(unit.range.count());
     return all;
   }
-  std::int64_t elements() const { return toy.store->layout().count(); }
 
   toy::Toy toy;
   std::unique_ptr<Reducer> reducer;

@@ -1,16 +1,16 @@
 // What a rank sends in a step, by operation, in calls and bytes: the formulas of ZeRO, section 7.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "03_data_parallel/bucketed_reduction.h"
+#include "03_data_parallel/layered.h"
 #include "04_sharding/sharded_units.h"
 #include "common/model/emulated_device.h"
-#include "common/train/trainer.h"
 #include "tests/04_sharding/whole/gpt_sizes.h"
+#include "tests/04_sharding/whole/toy_run.h"
 #include "tests/support/exact_network.h"
-#include "tests/support/run_layout.h"
-#include "tests/support/toy_model.h"
 
 namespace aisc {
 namespace {
@@ -24,6 +24,7 @@ struct Case {
   const char* says;
   ShardOptions options;
   std::function<Volume(const Sizes&, int m)> scattered, gathered;
+  MicroBatchLoop loop = one_after_another;
 };
 
 Volume once(const Sizes& s, int) { return {s.all, 5}; }
@@ -32,6 +33,7 @@ Volume each_time(const Sizes& s, int m) { return {m * s.all, m * 5}; }
 const Case kCases[] = {
     {"stage 1: 2 Psi", {.stage = 1}, once, once},
     {"stage 2: (m + 1) Psi", {.stage = 2}, each_time, once},
+    {"stage 2, layered: the same", {.stage = 2}, each_time, once, layered},
     // The head needs the table between the embedding's forward and backward, and has it alone; from
     // one micro-batch to the next it stays.
     {"stage 3: 3 m Psi, and the table once more",
@@ -40,7 +42,15 @@ const Case kCases[] = {
      [](const Sizes& s, int m) {
        return Volume{2 * m * s.all + s.table, 10 * m + 1};
      }},
-    {"stage 3, nothing ahead: the same",
+    // The head's backward asks for the norm, which its next forward frees.
+    {"stage 3, layered: 2 Psi, the table once more, and m - 1 times the last norm",
+     {.stage = 3},
+     each_time,
+     [](const Sizes& s, int m) {
+       return Volume{2 * s.all + s.table + (m - 1) * s.norm, 11 + m - 1};
+     },
+     layered},
+    {"stage 3, nothing ahead: as with a layer ahead",
      {.stage = 3, .gather = {.prefetch = 0}},
      each_time,
      [](const Sizes& s, int m) {
@@ -94,25 +104,26 @@ void expect_row(const CommStats& stats, CommOp op, std::int64_t calls, std::int6
 }
 
 class ShardedVolumes : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, ShardedVolumes, ::testing::Values(1, 2, 4, 8),
+INSTANTIATE_TEST_SUITE_P(Ranks, ShardedVolumes, ::testing::Values(1, 2, 3, 4, 8),
                          ::testing::PrintToStringParamName());
 
 TEST_P(ShardedVolumes, AreThePapersByOperation) {
   const Machine machine = find_machine("limitless");
-  const std::vector<std::uint8_t> text = some_text();
   const std::int64_t N = GetParam();
   for (const Case& c : kCases)
     for (const int m : {1, 3})
       launch(on_machine(machine, GetParam(), {.meta = true}), [&](const Rank& rank) {
         SCOPED_TRACE(std::string(c.says) + ", " + std::to_string(m) + " micro-batches, rank " +
                      std::to_string(rank.world.rank()));
-        const TrainConfig config = config_of(m);
-        Trainer trainer(rank, config, sharded(c.options));
-        const BatchSampler data(text, config.model.context, config.seed);
-        const Sizes sizes(trainer.parameters().layout());
-        const CommStats sent = sent_in(rank, [&] { trainer.step(data); });
-        const Volume scattered = c.scattered(sizes, m), gathered = c.gathered(sizes, m);
-        expect_row(sent, CommOp::ReduceScatter, scattered.calls, kBytes * scattered.elements);
+        TrainConfig config = config_of(m);
+        config.gradient_dtype = DType::F32;
+        StepParts parts = sharded(c.options);
+        parts.loop = c.loop;
+        Books books(rank, config, parts);
+        const CommStats sent = sent_in(rank, [&] { books.step(); });
+        const Volume scattered = c.scattered(books.sizes, m), gathered = c.gathered(books.sizes, m);
+        constexpr std::int64_t kF32 = 4;  // bytes of a gradient
+        expect_row(sent, CommOp::ReduceScatter, scattered.calls, kF32 * scattered.elements);
         // The payload of a gather is what a rank has of it.
         expect_row(sent, CommOp::AllGather, gathered.calls, kBytes * gathered.elements / N);
         expect_row(sent, CommOp::AllReduce, 2, 16);  // the loss, and the norm
@@ -120,51 +131,56 @@ TEST_P(ShardedVolumes, AreThePapersByOperation) {
         for (const CommStats::Row& row : sent.rows) calls += row.calls;
         EXPECT_EQ(calls, scattered.calls + gathered.calls + 2) << "nothing else is sent";
         EXPECT_EQ(sent.sent().wire_bytes,
-                  kBytes * (scattered.elements + gathered.elements) * (N - 1) / N +
+                  (kF32 * scattered.elements + kBytes * gathered.elements) * (N - 1) / N +
                       2 * wire_of_a_number(rank))
             << "a ring sends (N - 1)/N of what it scatters or gathers";
       });
 }
 
+// Elements that are gathered in turn after turn, each time that a unit comes.
+std::int64_t gathered_in(const GatherSchedule& schedule, const Sizes& sizes) {
+  std::int64_t sum = 0;
+  for (std::size_t turn = 0; turn < schedule.size(); ++turn)
+    for (const std::size_t unit : schedule[turn])
+      if (turn == 0 || std::count(schedule[turn - 1].begin(), schedule[turn - 1].end(), unit) == 0)
+        sum += sizes.counts[unit];
+  return sum;
+}
+
 // Two rows of that table by the schedule itself.
 TEST_P(ShardedVolumes, AreWhatTheScheduleGathers) {
   const Machine machine = find_machine("limitless");
-  const std::vector<std::uint8_t> text = some_text();
   for (const GatherOptions& options :
        {GatherOptions{.prefetch = 3, .live = 6000}, GatherOptions{.prefetch = 2, .reuse = 4000}})
     for (const int m : {1, 3})
       launch(on_machine(machine, GetParam(), {.meta = true}), [&](const Rank& rank) {
-        const TrainConfig config = config_of(m);
-        Trainer trainer(rank, config, sharded({.stage = 3, .gather = options}));
-        const BatchSampler data(text, config.model.context, config.seed);
-        const ParameterStore& store = trainer.parameters();
-        const Sizes sizes(store.layout());
+        Books books(rank, config_of(m), sharded({.stage = 3, .gather = options}));
         const GatherSchedule one =
-            gather_schedule(layer_units(trainer.model(), store.units()), sizes.counts, options,
-                            Turns::ForwardAndBackward);
+            gather_schedule(layer_units(books.trainer.model(), books.trainer.parameters().units()),
+                            books.sizes.counts, options, Turns::ForwardAndBackward);
         GatherSchedule all;  // what is whole when one micro-batch ends stays for the next
         for (int i = 0; i < m; ++i) all.insert(all.end(), one.begin(), one.end());
-        const CommStats sent = sent_in(rank, [&] { trainer.step(data); });
+        const CommStats sent = sent_in(rank, [&] { books.step(); });
         EXPECT_EQ(sent[CommOp::AllGather].payload_bytes,
-                  kBytes * gathered(all, sizes.counts) / GetParam());
+                  kBytes * gathered_in(all, books.sizes) / GetParam());
       });
 }
 
 // A rank without windows of its own takes part where weights are gathered.
 TEST(ShardedEvaluation, GathersEachUnitAndTheTableForTheHead) {
-  const std::vector<std::uint8_t> text = some_text();
   for (const int stage : {1, 2, 3})
     launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
-      const TrainConfig config = config_of(1);
-      Trainer trainer(rank, config, sharded({.stage = stage}));
-      const Sizes sizes(trainer.parameters().layout());
-      std::vector<Batch> windows;
-      if (rank.world.rank() == 0)
-        windows.push_back(even_windows(text, config.model.context, 2, rank.device));
-      const CommStats sent = sent_in(rank, [&] { trainer.evaluate(windows); });
+      Books books(rank, config_of(), sharded({.stage = stage}));
+      const auto evaluate = [&] {
+        if (rank.world.rank() == 0)
+          books.evaluate();
+        else
+          books.trainer.evaluate({});
+      };
+      const CommStats sent = sent_in(rank, evaluate);
       const bool gathers = stage == 3;
       expect_row(sent, CommOp::AllGather, gathers ? 6 : 0,
-                 gathers ? kBytes * (sizes.all + sizes.table) / 2 : 0);
+                 gathers ? kBytes * (books.sizes.all + books.sizes.table) / 2 : 0);
       expect_row(sent, CommOp::ReduceScatter, 0, 0);
       // Losses and tokens; and, to gather as often as the others, how many windows there are.
       expect_row(sent, CommOp::AllReduce, gathers ? 2 : 1, gathers ? 24 : 16);
@@ -175,29 +191,16 @@ TEST(ShardedEvaluation, GathersEachUnitAndTheTableForTheHead) {
 const std::vector<toy::Size> kLayers = {{.count = 1024}, {.count = 512}, {.count = 2048}};
 constexpr std::int64_t kPsi = 1024 + 512 + 2048;
 
-// Wire bytes of a step of a rank, in F64.
-std::int64_t wire_of(const Rank& rank, const toy::Toy& toy, Reducer& reducer, int micro_batches) {
-  LayerHook* const hooks[] = {&reducer};
-  const ReadMicroBatch read = [&](std::int64_t m) {
-    return MicroBatch{
-        .batch = {.tokens = Tensor({1, 1}, DType::F64, rank.device),
-                  .targets = Tensor({1, 1}, DType::F64, rank.device)},
-        .pass = {.micro_batch = static_cast<int>(m), .last_micro_batch = m + 1 == micro_batches}};
-  };
-  const CommStats sent = sent_in(rank, [&] {
-    toy.store->clear_grads();
-    reducer.begin();
-    one_after_another(rank, toy.model, micro_batches, read, 1, hooks);
-    reducer.finish();
-    reducer.updated();
-  });
-  return sent.sent().wire_bytes;
-}
-
 // Elements that a rank sends in a step, times N / (N - 1).
-std::int64_t elements_of(int ranks, std::int64_t wire_bytes) {
-  EXPECT_EQ(wire_bytes % (8 * (ranks - 1)), 0);
-  return wire_bytes / 8 * ranks / (ranks - 1);
+std::int64_t elements_of(const Rank& rank, const StepParts& parts, int micro_batches) {
+  ToyRun run(rank, kLayers, parts);
+  const CommStats sent = sent_in(rank, [&] {
+    run.step(micro_batches);
+    run.reducer->updated();
+  });
+  const std::int64_t ranks = rank.world.size(), wire_bytes = sent.sent().wire_bytes;
+  EXPECT_EQ(wire_bytes % (kF64 * (ranks - 1)), 0);
+  return wire_bytes / kF64 * ranks / (ranks - 1);
 }
 
 TEST(ShardedVolume, BesideThatOfAnAllReduce) {
@@ -219,18 +222,10 @@ TEST(ShardedVolume, BesideThatOfAnAllReduce) {
   };
   for (const int ranks : {2, 4, 8})
     launch({.ranks = ranks, .network = exact::kFlat, .bind = false}, [&](const Rank& rank) {
-      {
-        toy::Toy toy(rank, kLayers);
-        BucketedReduction sums(rank, toy.model, *toy.store, {{0, kPsi}});
-        EXPECT_EQ(elements_of(ranks, wire_of(rank, toy, sums, 1)), 2 * kPsi) << "module 03's";
-      }
-      for (const Row& row : rows) {
-        const int stage = row.options.stage;
-        toy::Toy toy(rank, kLayers, {.ranks = ranks, .values = stage < 3, .gradients = stage < 2});
-        ShardedUnits units(rank, toy.model, *toy.store, row.options);
-        EXPECT_EQ(elements_of(ranks, wire_of(rank, toy, units, row.micro_batches)), row.elements)
-            << "stage " << stage << ", " << row.micro_batches << " micro-batches";
-      }
+      EXPECT_EQ(elements_of(rank, {.reducer = bucketed({})}, 1), 2 * kPsi) << "module 03's";
+      for (const Row& row : rows)
+        EXPECT_EQ(elements_of(rank, sharded(row.options), row.micro_batches), row.elements)
+            << "stage " << row.options.stage << ", " << row.micro_batches << " micro-batches";
     });
 }
 
