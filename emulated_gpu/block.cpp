@@ -165,12 +165,10 @@ bool BlockRunner::complete_collectives(Warp& warp) {
 bool BlockRunner::complete_barrier() {
   const Wait* wait = nullptr;
   bool same = true;
-  barrier_value_ = false;
   for (const Thread& thread : threads_) {
     if (thread.wait.whom == Wait::For::Nothing) continue;
     if (wait == nullptr) wait = &thread.wait;
     same = same && same_place(thread.wait, *wait);
-    barrier_value_ = barrier_value_ || thread.wait.value;
   }
   if (wait == nullptr) return false;
   if (!same) {
@@ -244,12 +242,11 @@ bool BlockRunner::next_fresh_thread() {
   return true;
 }
 
-bool BlockRunner::wait(const Wait& wait) {
+void BlockRunner::wait(const Wait& wait) {
   Thread& thread = *current_;
   thread.wait = wait;
   thread.fiber->suspend();
   if (abandoning_) throw Abandoned{};
-  return barrier_value_;
 }
 
 void BlockRunner::abandon_threads() {
@@ -293,9 +290,8 @@ std::string BlockRunner::waiting_threads() const {
 
 // ---- what kernels call --------------------------------------------------------------------------
 
-bool barrier(const char* what, bool value, Place place) {
-  return block_runner().wait(
-      {.whom = Wait::For::Barrier, .what = what, .place = place, .value = value});
+void barrier(const char* what, Place place) {
+  block_runner().wait({.whom = Wait::For::Barrier, .what = what, .place = place});
 }
 
 void collective(const char* what, std::uint32_t mask, Needs needs, Combine combine, void* mine,

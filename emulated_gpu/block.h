@@ -43,7 +43,6 @@ struct Wait {
   Needs needs = Needs::NotReturned;
   Combine combine = nullptr;
   void* mine = nullptr;
-  bool value = false;  // Barrier
 };
 
 struct Thread {
@@ -63,8 +62,7 @@ class BlockRunner {
   // For the thread that is running.
   Thread& current() { return *current_; }
   std::byte* shared_memory() { return shared_.get(); }
-  // Waits; returns true if a thread gave `value` to the same barrier.
-  bool wait(const Wait& wait);
+  void wait(const Wait& wait);
 
  private:
   struct Warp {
@@ -97,7 +95,6 @@ class BlockRunner {
   std::size_t position_ = 0;  // in lane_order_
   Warp* warp_ = nullptr;
   Thread* current_ = nullptr;
-  bool barrier_value_ = false;
   bool abandoning_ = false;
   cudaError_t error_ = cudaSuccess;
   std::unique_ptr<std::byte, Free> shared_;

@@ -35,12 +35,6 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
         cudaErrorInvalidValue,
         fmt::format("launch of {}: {} bytes of dynamic shared memory, the kernel's limit is {}",
                     symbol_name(kernel), config.dynamicSmemBytes, limit));
-  for (unsigned i = 0; i < config.numAttrs; ++i) {
-    const auto id = config.attrs[i].id;
-    if (id == cudaLaunchAttributeCooperative || id == cudaLaunchAttributeClusterDimension)
-      return complain(cudaErrorNotSupported,
-                      fmt::format("launch of {}: attribute {}", symbol_name(kernel), int{id}));
-  }
   const Grid grid{.blocks = config.gridDim,
                   .threads = config.blockDim,
                   .shared_bytes = config.dynamicSmemBytes,
@@ -58,26 +52,12 @@ extern "C" {
 cudaError_t cudaFuncSetAttribute(const void* func, cudaFuncAttribute attr, int value) {
   using namespace aisc::emulated_gpu;
   if (func == nullptr) return finish(cudaErrorInvalidDeviceFunction);
-  if (attr == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
   if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
       static_cast<std::size_t>(value) > runtime().settings.most_shared_bytes)
     return complain(cudaErrorInvalidValue,
                     fmt::format("cudaFuncSetAttribute of {}: {} for attribute {}",
                                 symbol_name(func), value, int{attr}));
   runtime().set_shared_limit(func, static_cast<std::size_t>(value));
-  return cudaSuccess;
-}
-
-// As if a thread used 64 registers.
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, const void* func,
-                                                          int blockSize,
-                                                          std::size_t dynamicSMemSize) {
-  using namespace aisc::emulated_gpu;
-  if (numBlocks == nullptr || func == nullptr || blockSize <= 0 || blockSize > 1024)
-    return finish(cudaErrorInvalidValue);
-  const int by_registers = 65536 / (64 * blockSize);
-  const auto by_memory = static_cast<int>(228 * 1024 / (dynamicSMemSize + 1024));
-  *numBlocks = std::min({32, by_registers, by_memory});
   return cudaSuccess;
 }
 

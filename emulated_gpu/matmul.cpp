@@ -47,29 +47,19 @@ std::int64_t index(const cublasLtMatrixLayoutOpaque_t& layout, std::int64_t batc
   return batch * layout.batch_stride + within;
 }
 
-// The ten mantissa bits of TF32, to nearest.
-template <class T>
-T to_tf32(T value) {
-  const unsigned bits = __float_as_uint(static_cast<float>(value));
-  return static_cast<T>(__uint_as_float((bits + 0x1000u) & ~0x1fffu));
-}
-
 // op(matrix), (rows, columns), row by row.
 template <class T>
 std::vector<T> widened(const void* data, const cublasLtMatrixLayoutOpaque_t& layout,
-                       std::int64_t batch, std::int32_t transposed, std::int32_t compute_type) {
+                       std::int64_t batch, std::int32_t transposed) {
   const auto stored_rows = static_cast<std::int64_t>(layout.rows);
   const auto stored_columns = static_cast<std::int64_t>(layout.cols);
   const std::int64_t rows = transposed ? stored_columns : stored_rows;
   const std::int64_t columns = transposed ? stored_rows : stored_columns;
   std::vector<T> values(static_cast<std::size_t>(rows * columns));
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const T value = load<T>(data, layout.type,
-                              transposed ? index(layout, batch, j, i) : index(layout, batch, i, j));
-      values[static_cast<std::size_t>(i * columns + j)] =
-          compute_type == CUBLAS_COMPUTE_32F_FAST_TF32 ? to_tf32(value) : value;
-    }
+    for (std::int64_t j = 0; j < columns; ++j)
+      values[static_cast<std::size_t>(i * columns + j)] = load<T>(
+          data, layout.type, transposed ? index(layout, batch, j, i) : index(layout, batch, i, j));
   return values;
 }
 
@@ -115,43 +105,25 @@ void multiply_one(const Product& product, std::int64_t batch) {
   const auto n = static_cast<std::int64_t>(product.d_layout.cols);
   const auto k =
       static_cast<std::int64_t>(how.transa ? product.a_layout.rows : product.a_layout.cols);
-  const auto a = widened<T>(product.a, product.a_layout, batch, how.transa, how.compute_type);
-  const auto b = widened<T>(product.b, product.b_layout, batch, how.transb, how.compute_type);
+  const auto a = widened<T>(product.a, product.a_layout, batch, how.transa);
+  const auto b = widened<T>(product.b, product.b_layout, batch, how.transb);
   const auto sums = product_of(a, b, m, n, k);
 
-  const std::uint32_t epilogue = how.epilogue;
-  const bool adds_bias = (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-  const bool is_gradient = (epilogue & 64) != 0;  // DGELU
-  const std::int64_t bias = batch * how.bias_batch_stride;
-  std::vector<T> bias_gradient(static_cast<std::size_t>(product.bias_size()));
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
       T value = static_cast<T>(product.alpha) * sums[static_cast<std::size_t>(i * n + j)];
       if (product.beta != 0)
         value += static_cast<T>(product.beta) *
                  load<T>(product.c, product.c_layout.type, index(product.c_layout, batch, i, j));
-      if (adds_bias) value += load<T>(how.bias, how.bias_type, bias + i);
+      if (product.has_bias()) value += load<T>(how.bias, how.bias_type, i);
       const std::int64_t aux = batch * how.aux_batch_stride + i + j * how.aux_ld;
-      if (is_gradient)
-        value *= gelu_slope(load<T>(how.aux, how.aux_type, aux));
+      if (how.epilogue == CUBLASLT_EPILOGUE_DGELU)
+        value *= gelu_slope(load<T>(how.aux, product.d_layout.type, aux));
       else if (product.has_aux())
-        store(how.aux, how.aux_type, aux, value);
-      if (epilogue & CUBLASLT_EPILOGUE_GELU) value = gelu(value);
-      if (epilogue & CUBLASLT_EPILOGUE_RELU) value = std::max(value, T(0));
-      if (epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD)
-        bias_gradient[static_cast<std::size_t>(i)] += value;
+        store(how.aux, product.d_layout.type, aux, value);
+      if (how.epilogue & CUBLASLT_EPILOGUE_GELU) value = gelu(value);
       store(product.d, product.d_layout.type, index(product.d_layout, batch, i, j), value);
     }
-
-  if (!product.has_bias() || adds_bias) return;
-  for (std::int64_t i = 0; i < product.bias_size(); ++i) {
-    T& sum = bias_gradient[static_cast<std::size_t>(i)];
-    for (std::int64_t p = 0; p < k; ++p) {
-      if (epilogue == CUBLASLT_EPILOGUE_BGRADA) sum += a[static_cast<std::size_t>(i * k + p)];
-      if (epilogue == CUBLASLT_EPILOGUE_BGRADB) sum += b[static_cast<std::size_t>(p * n + i)];
-    }
-    store(how.bias, how.bias_type, bias + i, sum);
-  }
 }
 
 }  // namespace

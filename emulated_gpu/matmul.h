@@ -3,8 +3,6 @@
 
 #include <cublasLt.h>
 
-#include <string>
-
 namespace aisc::emulated_gpu {
 
 struct Product {
@@ -17,19 +15,11 @@ struct Product {
   double alpha = 1;
   double beta = 0;
 
-  bool has_bias() const;           // is added, or is the output of a bias gradient
-  bool has_aux() const;            // input of GELU: written, or read
-  std::int64_t bias_size() const;  // elements, of one product of the batch
+  bool has_bias() const;
+  bool has_aux() const;  // input of GELU: written, or read
 };
-
-// Why the library would not take descriptors like these; empty: it would.
-std::string find_error(const Product& product);
 
 // d = epilogue(alpha op(a) op(b) + beta c), for all products of a batch.
 void multiply(const Product& product);
-
-std::size_t bytes_of(std::int32_t type);
-// Bytes from the first to the last element of all matrices of a batch.
-std::size_t extent_bytes(const cublasLtMatrixLayoutOpaque_t& layout);
 
 }  // namespace aisc::emulated_gpu

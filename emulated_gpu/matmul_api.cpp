@@ -13,10 +13,16 @@ struct cublasLtContext {
 
 namespace aisc::emulated_gpu {
 
+bool Product::has_bias() const { return (how.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+bool Product::has_aux() const { return (how.epilogue & 128) != 0; }
+
+namespace {
+
 std::size_t bytes_of(std::int32_t type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
+// Bytes from the first to the last element of all matrices of a batch.
 std::size_t extent_bytes(const cublasLtMatrixLayoutOpaque_t& layout) {
   const auto rows = static_cast<std::int64_t>(layout.rows);
   const auto columns = static_cast<std::int64_t>(layout.cols);
@@ -27,34 +33,17 @@ std::size_t extent_bytes(const cublasLtMatrixLayoutOpaque_t& layout) {
          bytes_of(layout.type);
 }
 
-bool Product::has_bias() const {
-  return (how.epilogue &
-          (CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB)) != 0;
-}
-bool Product::has_aux() const { return (how.epilogue & 128) != 0; }
-std::int64_t Product::bias_size() const {
-  return static_cast<std::int64_t>(how.epilogue == CUBLASLT_EPILOGUE_BGRADB ? d_layout.cols
-                                                                            : d_layout.rows);
-}
-
-namespace {
-
 std::string type_error(const Product& p) {
   const auto a = p.a_layout.type;
   const auto d = p.d_layout.type;
   if (p.b_layout.type != a || p.c_layout.type != d)
     return fmt::format("types of A, B, C, D: {}, {}, {}, {}", a, p.b_layout.type, p.c_layout.type,
                        d);
-  const auto compute = p.how.compute_type;
-  if (compute == CUBLAS_COMPUTE_64F || compute == CUBLAS_COMPUTE_64F_PEDANTIC)
+  if (p.how.compute_type == CUBLAS_COMPUTE_64F)
     return a == CUDA_R_64F && d == CUDA_R_64F && p.how.scale_type == CUDA_R_64F
                ? ""
                : "COMPUTE_64F takes R_64F only";
   if (p.how.scale_type != CUDA_R_32F) return "COMPUTE_32F takes scale type R_32F only";
-  if (compute == CUBLAS_COMPUTE_32F_FAST_TF32)
-    return a == CUDA_R_32F && d == CUDA_R_32F ? "" : "COMPUTE_32F_FAST_TF32 takes R_32F only";
-  if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
-    return fmt::format("compute type {} is not emulated", compute);
   if (a == CUDA_R_64F || (d != a && d != CUDA_R_32F))
     return fmt::format("COMPUTE_32F: types of A and D: {}, {}", a, d);
   return "";
@@ -73,11 +62,10 @@ std::string layout_error(const char* name, const cublasLtMatrixLayoutOpaque_t& l
 }
 
 std::string epilogue_error(const Product& p) {
-  constexpr std::uint32_t kKnown[] = {
-      CUBLASLT_EPILOGUE_DEFAULT,     CUBLASLT_EPILOGUE_RELU,          CUBLASLT_EPILOGUE_BIAS,
-      CUBLASLT_EPILOGUE_RELU_BIAS,   CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
-      CUBLASLT_EPILOGUE_GELU_AUX,    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
-      CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADA,        CUBLASLT_EPILOGUE_BGRADB};
+  constexpr std::uint32_t kKnown[] = {CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_BIAS,
+                                      CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
+                                      CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                                      CUBLASLT_EPILOGUE_DGELU};
   if (std::find(std::begin(kKnown), std::end(kKnown), p.how.epilogue) == std::end(kKnown))
     return fmt::format("epilogue {} is not emulated", p.how.epilogue);
   if (p.how.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p.d_layout.order != CUBLASLT_ORDER_COL)
@@ -86,7 +74,6 @@ std::string epilogue_error(const Product& p) {
   if (p.has_bias() && p.how.bias_type != d)
     return fmt::format("bias of type {}, D's is {}", p.how.bias_type, d);
   if (!p.has_aux()) return "";
-  if (p.how.aux_type != d) return fmt::format("aux of type {}, D's is {}", p.how.aux_type, d);
   if (p.how.aux_ld % 8 != 0 || p.how.aux_ld < static_cast<std::int64_t>(p.d_layout.rows))
     return fmt::format("aux: leading dimension {}: not a multiple of 8, or less than D's {} rows",
                        p.how.aux_ld, p.d_layout.rows);
@@ -95,11 +82,9 @@ std::string epilogue_error(const Product& p) {
   return "";
 }
 
-}  // namespace
-
+// Why the library would not take descriptors like these; empty: it would.
 std::string find_error(const Product& p) {
   if (std::string error = type_error(p); !error.empty()) return error;
-  if (p.how.pointer_mode != CUBLASLT_POINTER_MODE_HOST) return "alpha and beta must be on the host";
   const struct {
     const char* name;
     const cublasLtMatrixLayoutOpaque_t& layout;
@@ -118,15 +103,12 @@ std::string find_error(const Product& p) {
   return epilogue_error(p);
 }
 
-namespace {
-
-// Types that were not set are D's.
+// The bias is of D's type unless another was set.
 Product make_product(const cublasLtMatmulDescOpaque_t& how, const cublasLtMatrixLayoutOpaque_t& a,
                      const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& c,
                      const cublasLtMatrixLayoutOpaque_t& d) {
   Product product{.how = how, .a_layout = a, .b_layout = b, .c_layout = c, .d_layout = d};
   if (how.bias_type < 0) product.how.bias_type = d.type;
-  if (how.aux_type < 0) product.how.aux_type = d.type;
   return product;
 }
 
@@ -143,14 +125,13 @@ std::string memory_error(const Product& p) {
   if (!is_reachable(p.b, extent_bytes(p.b_layout))) return "B";
   if (p.beta != 0 && !is_reachable(p.c, extent_bytes(p.c_layout))) return "C";
   if (!is_reachable(p.d, extent_bytes(p.d_layout))) return "D";
-  const std::int64_t later = p.d_layout.batch_count - 1;
-  const auto bias = static_cast<std::size_t>(p.bias_size() + later * p.how.bias_batch_stride);
-  if (p.has_bias() && !is_reachable(p.how.bias, bias * bytes_of(p.how.bias_type))) return "bias";
+  if (p.has_bias() && !is_reachable(p.how.bias, p.d_layout.rows * bytes_of(p.how.bias_type)))
+    return "bias";
   const auto aux =
       static_cast<std::size_t>(static_cast<std::int64_t>(p.d_layout.rows) +
                                (static_cast<std::int64_t>(p.d_layout.cols) - 1) * p.how.aux_ld +
-                               later * p.how.aux_batch_stride);
-  if (p.has_aux() && !is_reachable(p.how.aux, aux * bytes_of(p.how.aux_type))) return "aux";
+                               (p.d_layout.batch_count - 1) * p.how.aux_batch_stride);
+  if (p.has_aux() && !is_reachable(p.how.aux, aux * bytes_of(p.d_layout.type))) return "aux";
   return "";
 }
 
@@ -185,7 +166,6 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t lightHandle) {
   delete lightHandle;
   return CUBLAS_STATUS_SUCCESS;
 }
-std::size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
@@ -227,7 +207,6 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* matmulDesc,
   (*matmulDesc)->scale_type = scaleType;
   (*matmulDesc)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   (*matmulDesc)->bias_type = -1;
-  (*matmulDesc)->aux_type = -1;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmulDesc) {
@@ -238,12 +217,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attr, const void* buf,
                                               std::size_t sizeInBytes) {
   switch (attr) {
-    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
-      return set(desc->compute_type, buf, sizeInBytes);
-    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
-      return set(desc->scale_type, buf, sizeInBytes);
-    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
-      return set(desc->pointer_mode, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return set(desc->transa, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
@@ -252,8 +225,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(desc->epilogue, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(desc->bias, buf, sizeInBytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE:
-      return set(desc->bias_batch_stride, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return set(desc->bias_type, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
@@ -262,10 +233,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(desc->aux_ld, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
       return set(desc->aux_batch_stride, buf, sizeInBytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
-      return set(desc->aux_type, buf, sizeInBytes);
-    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
-      return set(desc->sm_count_target, buf, sizeInBytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -283,14 +250,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 cublasLtMatrixLayoutAttribute_t attr,
                                                 const void* buf, std::size_t sizeInBytes) {
   switch (attr) {
-    case CUBLASLT_MATRIX_LAYOUT_TYPE:
-      return set(layout->type, buf, sizeInBytes);
     case CUBLASLT_MATRIX_LAYOUT_ORDER:
       return set(layout->order, buf, sizeInBytes);
-    case CUBLASLT_MATRIX_LAYOUT_ROWS:
-      return set(layout->rows, buf, sizeInBytes);
-    case CUBLASLT_MATRIX_LAYOUT_COLS:
-      return set(layout->cols, buf, sizeInBytes);
     case CUBLASLT_MATRIX_LAYOUT_LD:
       return set(layout->ld, buf, sizeInBytes);
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
@@ -302,7 +263,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* pref) {
-  *pref = new cublasLtMatmulPreferenceOpaque_t{0, {256, 256, 256, 256}};
+  *pref = new cublasLtMatmulPreferenceOpaque_t{{256, 256, 256, 256}};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref) {
@@ -312,8 +273,6 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref) 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref,
                                                     cublasLtMatmulPreferenceAttributes_t attr,
                                                     const void* buf, std::size_t sizeInBytes) {
-  if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
-    return set(pref->max_workspace_bytes, buf, sizeInBytes);
   if (attr >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES)
     return set(pref->alignment_bytes[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], buf,
                sizeInBytes);
@@ -333,7 +292,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     return CUBLAS_STATUS_NOT_SUPPORTED;  // which a program may well want to know: not reported
   heuristicResultsArray[0] = {};
   std::copy_n(preference->alignment_bytes, 4, heuristicResultsArray[0].algo.data);
-  heuristicResultsArray[0].wavesCount = 1;
   *returnAlgoCount = 1;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -108,13 +108,6 @@ cudaError_t copy_async(const char* call, const Copy& copy, CUstream_st& stream) 
   return finish(device_error(device));
 }
 
-// Ordinary streams and the default stream wait for each other; those made with
-// cudaStreamNonBlocking do not.
-void wait_for_blocking_streams() {
-  for (const auto& stream : device_of(current_device()).streams())
-    if (stream->flags == cudaStreamDefault) stream->wait_for_all();
-}
-
 cudaError_t free_memory(const char* call, void* memory, cudaMemoryType type) {
   if (memory == nullptr) return cudaSuccess;
   const auto found = runtime().find(memory);
@@ -167,8 +160,6 @@ cudaError_t cudaHostAlloc(void** pHost, std::size_t size, unsigned flags) {
   return *pHost != nullptr || size == 0 ? cudaSuccess : finish(cudaErrorMemoryAllocation);
 }
 
-cudaError_t cudaMallocHost(void** ptr, std::size_t size) { return cudaHostAlloc(ptr, size, 0); }
-
 cudaError_t cudaFreeHost(void* ptr) { return free_memory("cudaFreeHost", ptr, cudaMemoryTypeHost); }
 
 cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned flags) {
@@ -176,19 +167,6 @@ cudaError_t cudaHostGetDevicePointer(void** pDevice, void* pHost, unsigned flags
   if (flags != 0 || !found || found->type != cudaMemoryTypeHost)
     return finish(cudaErrorInvalidValue);
   *pDevice = pHost;
-  return cudaSuccess;
-}
-
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* ptr) {
-  if (attributes == nullptr) return finish(cudaErrorInvalidValue);
-  const auto found = runtime().find(ptr);
-  void* address = const_cast<void*>(ptr);
-  if (!found)
-    *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, address};
-  else if (found->type == cudaMemoryTypeDevice)
-    *attributes = {cudaMemoryTypeDevice, found->device, address, nullptr};
-  else
-    *attributes = {cudaMemoryTypeHost, found->device, address, address};
   return cudaSuccess;
 }
 
@@ -210,9 +188,11 @@ cudaError_t cudaMemcpyPeerAsync(void* dst, int dstDevice, const void* src, int s
                     stream_of(stream));
 }
 
-// As the real one, which does not wait for a copy within the device.
+// As the real one, which does not wait for a copy within the device. Ordinary streams and the
+// default stream wait for each other; those made with cudaStreamNonBlocking do not.
 cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t count, cudaMemcpyKind kind) {
-  wait_for_blocking_streams();
+  for (const auto& other : device_of(current_device()).streams())
+    if (other->flags == cudaStreamDefault) other->wait_for_all();
   CUstream_st& stream = stream_of(nullptr);
   const auto error = copy_async("cudaMemcpy", {dst, src, count, kind}, stream);
   const bool within =
@@ -238,12 +218,6 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, std::size_t count, cudaStre
     return cudaSuccess;
   }});
   return cudaSuccess;
-}
-
-// As the real one, which does not wait.
-cudaError_t cudaMemset(void* devPtr, int value, std::size_t count) {
-  wait_for_blocking_streams();
-  return cudaMemsetAsync(devPtr, value, count, nullptr);
 }
 
 }  // extern "C"

@@ -51,20 +51,13 @@ Registry& registry() {
   return registry;
 }
 
-std::shared_ptr<Clique> clique_of(NcclRank& rank) {
-  if (rank.parent == nullptr) return rank.clique;
-  const std::lock_guard lock(rank.parent->mutex);
-  return rank.clique;
-}
-
 // ncclInProgress: the rank's communicator is being made, or an operation is not queued yet.
 ncclResult_t state_of(NcclRank& rank) {
-  const auto clique = clique_of(rank);
-  if (clique == nullptr) return ncclInProgress;
-  const std::lock_guard lock(clique->mutex);
-  if (!clique->complete()) return ncclInProgress;
-  if (clique->error() != ncclSuccess) return clique->error();
-  return rank.splitting || !rank.deferred.empty() ? ncclInProgress : ncclSuccess;
+  Clique& clique = *rank.clique;
+  const std::lock_guard lock(clique.mutex);
+  if (!clique.complete()) return ncclInProgress;
+  if (clique.error() != ncclSuccess) return clique.error();
+  return rank.deferred.empty() ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t check(ncclComm_t comm) {
@@ -76,19 +69,13 @@ ncclResult_t check(ncclComm_t comm) {
   return state;
 }
 
-ncclResult_t tell(ncclComm_t comm, auto member, int* value) {
-  const auto result = check(comm);
-  if (result == ncclSuccess) *value = comm->rank.get()->*member;
-  return result;
-}
-
 ncclResult_t wait_until_made(NcclRank& rank) {
   if (!rank.blocking) return ncclInProgress;
-  const auto clique = clique_of(rank);
-  std::unique_lock lock(clique->mutex);
-  clique->changed.wait(lock, [&] { return clique->complete(); });
-  if (clique->error() != ncclSuccess)
-    return refuse(clique->error(), "two ranks of a communicator use the same GPU");
+  Clique& clique = *rank.clique;
+  std::unique_lock lock(clique.mutex);
+  clique.changed.wait(lock, [&] { return clique.complete(); });
+  if (clique.error() != ncclSuccess)
+    return refuse(clique.error(), "two ranks of a communicator use the same GPU");
   return ncclSuccess;
 }
 
@@ -153,7 +140,7 @@ std::string memory_error(const char* name, const void* memory, std::size_t bytes
 ncclResult_t submit(const Part& part, ncclComm_t comm, cudaStream_t stream) {
   if (const auto result = check(comm); result != ncclSuccess) return result;
   const auto& rank = comm->rank;
-  if (part.type < 0 || part.type > ncclBfloat16 || part.op < ncclSum || part.op > ncclAvg)
+  if (part.type < 0 || part.type > ncclBfloat16 || part.op < ncclSum || part.op > ncclMin)
     return refuse(ncclInvalidArgument,
                   fmt::format("type {}, reduction {}", int{part.type}, int{part.op}));
   if (part.peer < 0 || part.peer >= rank->size)
@@ -173,11 +160,6 @@ ncclResult_t submit(const Part& part, ncclComm_t comm, cudaStream_t stream) {
   return group.depth > 0 ? ncclSuccess : flush();
 }
 
-bool blocks(const ncclConfig_t* config, bool otherwise) {
-  return config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? otherwise
-                                                                        : config->blocking != 0;
-}
-
 }  // namespace
 }  // namespace aisc::emulated_gpu
 
@@ -185,11 +167,6 @@ using namespace aisc::emulated_gpu;
 using Kind = Part::Kind;
 
 extern "C" {
-
-ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
-  return ncclSuccess;
-}
 
 const char* ncclGetErrorString(ncclResult_t result) {
   constexpr const char* kTexts[] = {"no error",
@@ -200,7 +177,9 @@ const char* ncclGetErrorString(ncclResult_t result) {
                                     "invalid usage",
                                     "remote process exited or there was a network error",
                                     "NCCL operation in progress"};
-  return result >= 0 && result < ncclNumResults ? kTexts[result] : "unknown result code";
+  return result >= 0 && static_cast<std::size_t>(result) < std::size(kTexts)
+             ? kTexts[result]
+             : "unknown result code";
 }
 
 const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
@@ -213,10 +192,6 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return ncclCommInitRankConfig(comm, nranks, commId, rank, nullptr);
-}
-
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t* config) {
   if (comm == nullptr || nranks < 1 || rank < 0 || rank >= nranks)
@@ -225,12 +200,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
   const std::string id(commId.internal, strnlen(commId.internal, NCCL_UNIQUE_ID_BYTES));
   if (!id.starts_with(fmt::format("{}/", getpid())))
     return refuse(ncclSystemError, "the unique id is another process's: ranks must be threads");
-  auto self = std::make_shared<NcclRank>(rank, nranks, current_device(), blocks(config, true));
+  const bool blocks = config == nullptr || config->blocking != 0;  // also where it is not set
+  std::shared_ptr<NcclRank> self;
   {
     const std::lock_guard lock(registry().mutex);
     auto& [clique, joined] = registry().cliques[id];
     if (clique == nullptr) clique = std::make_shared<Clique>(nranks);
-    self->clique = clique;
+    self = std::make_shared<NcclRank>(NcclRank{rank, nranks, current_device(), blocks, clique});
     if (!clique->join(*self)) return refuse(ncclInvalidArgument, "a rank takes part twice");
     if (++joined == nranks) registry().cliques.erase(id);
   }
@@ -245,53 +221,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
   return result;
 }
 
-ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
-  ncclUniqueId id;
-  ncclGetUniqueId(&id);
-  int before = 0;
-  cudaGetDevice(&before);
-  ncclGroupStart();
-  for (int i = 0; i < ndev; ++i) {
-    if (cudaSetDevice(devlist == nullptr ? i : devlist[i]) != cudaSuccess) {
-      ncclGroupEnd();
-      return refuse(ncclInvalidArgument, "there is no such device");
-    }
-    ncclCommInitRank(&comm[i], ndev, id, i);
-  }
-  const auto result = ncclGroupEnd();
-  cudaSetDevice(before);
-  return result;
-}
-
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
-                           ncclConfig_t* config) {
-  if (const auto result = check(comm); result != ncclSuccess) return result;
-  if (newcomm == nullptr || color < NCCL_SPLIT_NOCOLOR)
-    return refuse(ncclInvalidArgument, fmt::format("colour {}", color));
-  *newcomm = nullptr;
-  NcclRank& self = *comm->rank;
-  const auto clique = self.clique;
-  std::shared_ptr<NcclRank> child;
-  if (color != NCCL_SPLIT_NOCOLOR) {
-    child = std::make_shared<NcclRank>(0, 0, self.device, blocks(config, self.blocking));
-    child->parent = clique;
-  }
-  if (child != nullptr) *newcomm = new ncclComm{child};
-  clique->split(self, color, key, child);
-  if (!self.blocking) return ncclInProgress;
-  std::unique_lock lock(clique->mutex);
-  clique->changed.wait(lock, [&] { return !self.splitting || self.aborted; });
-  return ncclSuccess;
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   if (comm == nullptr || asyncError == nullptr) return ncclInvalidArgument;
   NcclRank& rank = *comm->rank;
   *asyncError = state_of(rank);
-  if (const auto clique = clique_of(rank); clique != nullptr) {
-    const std::lock_guard lock(clique->mutex);
-    for (const auto& enqueue : std::exchange(rank.deferred, {})) enqueue();
-  }
+  const std::lock_guard lock(rank.clique->mutex);
+  for (const auto& enqueue : std::exchange(rank.deferred, {})) enqueue();
   return ncclSuccess;
 }
 
@@ -310,10 +245,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   ncclCommGetAsyncError(comm, &ignored);  // queues what was deferred
   if (ignored == ncclSuccess || ignored == ncclInProgress) {
     NcclRank& rank = *comm->rank;
-    if (const auto clique = clique_of(rank); clique != nullptr) {
-      std::unique_lock lock(clique->mutex);
-      clique->changed.wait(lock, [&] { return rank.pending == 0 || rank.aborted; });
-    }
+    std::unique_lock lock(rank.clique->mutex);
+    rank.clique->changed.wait(lock, [&] { return rank.pending == 0 || rank.aborted; });
   }
   delete comm;
   return ncclSuccess;
@@ -325,21 +258,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   NcclRank& rank = *comm->rank;
-  if (const auto clique = clique_of(rank); clique != nullptr) {
-    const std::lock_guard lock(clique->mutex);
+  {
+    const std::lock_guard lock(rank.clique->mutex);
     rank.aborted = true;
     rank.deferred.clear();
-    clique->changed.notify_all();
+    rank.clique->changed.notify_all();
   }
   group.freeing.push_back(rank.device);
   delete comm;
   return group.depth > 0 ? ncclSuccess : flush();
-}
-
-ncclResult_t ncclCommCount(ncclComm_t comm, int* to) { return tell(comm, &NcclRank::size, to); }
-ncclResult_t ncclCommUserRank(ncclComm_t comm, int* to) { return tell(comm, &NcclRank::rank, to); }
-ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* to) {
-  return tell(comm, &NcclRank::device, to);
 }
 
 ncclResult_t ncclGroupStart() {
@@ -384,17 +311,4 @@ ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, std::size_t cou
   return submit({Kind::Broadcast, sendbuff, recvbuff, count, datatype, ncclSum, root}, comm,
                 stream);
 }
-ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, std::size_t count,
-                        ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-  return submit({Kind::Gather, sendbuff, recvbuff, count, datatype, ncclSum, root}, comm, stream);
-}
-ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, std::size_t count,
-                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-  return submit({Kind::Scatter, sendbuff, recvbuff, count, datatype, ncclSum, root}, comm, stream);
-}
-ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, std::size_t count,
-                          ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
-  return submit({Kind::AllToAll, sendbuff, recvbuff, count, datatype}, comm, stream);
-}
-
 }  // extern "C"

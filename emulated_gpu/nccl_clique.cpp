@@ -94,37 +94,4 @@ void Clique::serve(NcclRank& self, const std::vector<Part>& parts) {
   changed.notify_all();
 }
 
-void Clique::split(NcclRank& self, int color, int key, std::shared_ptr<NcclRank> child) {
-  const std::lock_guard lock(mutex);
-  const std::uint64_t number = self.splits++;
-  self.splitting = true;
-  auto& all = splits_[number];
-  all.push_back({&self, color, key, std::move(child)});
-  if (all.size() < devices_.size()) return;
-  finish_split(all);
-  splits_.erase(number);
-  changed.notify_all();
-}
-
-// Numbers the ranks of each colour by key, then by their rank here.
-void Clique::finish_split(std::vector<Splitter>& all) {
-  std::sort(all.begin(), all.end(), [](const Splitter& a, const Splitter& b) {
-    return std::tuple(a.color, a.key, a.self->rank) < std::tuple(b.color, b.key, b.self->rank);
-  });
-  for (auto first = all.begin(); first != all.end();) {
-    const auto last =
-        std::find_if(first, all.end(), [&](const Splitter& s) { return s.color != first->color; });
-    const auto size = static_cast<int>(last - first);
-    const auto clique = std::make_shared<Clique>(size);
-    for (int rank = 0; first != last; ++first, ++rank) {
-      first->self->splitting = false;
-      if (first->child == nullptr) continue;
-      first->child->rank = rank;
-      first->child->size = size;
-      first->child->clique = clique;
-      clique->join(*first->child);
-    }
-  }
-}
-
 }  // namespace aisc::emulated_gpu

@@ -21,18 +21,7 @@
 namespace aisc::emulated_gpu {
 
 struct Part {
-  enum class Kind {
-    Send,
-    Receive,
-    AllReduce,
-    Reduce,
-    ReduceScatter,
-    AllGather,
-    Broadcast,
-    Gather,
-    Scatter,
-    AllToAll
-  };
+  enum class Kind { Send, Receive, AllReduce, Reduce, ReduceScatter, AllGather, Broadcast };
   Kind kind;
   const void* in;
   void* out;
@@ -56,24 +45,17 @@ void perform(const std::vector<Part>& parts);
 
 class Clique;
 
-// One rank's side of a communicator. What is not const is guarded by the clique's mutex; before
-// there is a clique (a split is under way), by the parent's.
+// One rank's side of a communicator. What is not const is guarded by the clique's mutex.
 struct NcclRank {
-  NcclRank(int rank_number, int rank_count, int device_number, bool is_blocking)
-      : rank(rank_number), size(rank_count), device(device_number), blocking(is_blocking) {}
-
-  int rank;
-  int size;
+  const int rank;
+  const int size;
   const int device;
   const bool blocking;
-  std::shared_ptr<Clique> clique;
-  std::shared_ptr<Clique> parent;
+  const std::shared_ptr<Clique> clique;
   bool aborted = false;
-  bool splitting = false;
   std::uint64_t collectives = 0;
-  std::uint64_t splits = 0;
-  int pending = 0;                              // operations that were asked for and are not over
-  std::vector<std::function<void()>> deferred;  // by a rank that does not block: see nccl_api.cpp
+  int pending = 0;                                // operations that were asked for and are not over
+  std::vector<std::function<void()>> deferred{};  // by a rank that does not block: see nccl_api.cpp
 };
 
 class Clique {
@@ -84,9 +66,6 @@ class Clique {
   bool join(const NcclRank& rank);
   // Runs in the rank's stream: returns when all parts were served, or the rank was aborted.
   void serve(NcclRank& self, const std::vector<Part>& parts);
-  // The rank's part in a split; the last one makes the new cliques. `child` is null without a
-  // colour.
-  void split(NcclRank& self, int color, int key, std::shared_ptr<NcclRank> child);
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -105,23 +84,16 @@ class Clique {
     int arrived = 0;
     bool done = false;
   };
-  struct Splitter {
-    NcclRank* self;
-    int color, key;
-    std::shared_ptr<NcclRank> child;
-  };
   using Pair = std::pair<int, int>;  // from, to
 
   void post(int rank, Transfer& transfer);
   void withdraw(int rank, Transfer& transfer);
-  void finish_split(std::vector<Splitter>& all);
 
   std::vector<std::optional<int>> devices_;
   int joined_ = 0;
   ncclResult_t error_ = ncclSuccess;
   std::map<std::uint64_t, std::shared_ptr<Meeting>> meetings_;
   std::map<Pair, std::deque<Transfer*>> sends_, receives_;
-  std::map<std::uint64_t, std::vector<Splitter>> splits_;
 };
 
 }  // namespace aisc::emulated_gpu

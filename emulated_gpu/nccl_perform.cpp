@@ -47,7 +47,7 @@ T combine(T a, T b, ncclRedOp_t op) {
       return a < b ? b : a;
     case ncclMin:
       return b < a ? b : a;
-    default:  // sum and average
+    default:  // sum
       if constexpr (std::is_integral_v<T>)
         return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
       else
@@ -70,8 +70,6 @@ Bytes reduce_as(const std::vector<Bytes>& inputs, ncclRedOp_t op) {
       std::memcpy(&next, inputs[r].data() + i * sizeof(T), sizeof(T));
       sum = static_cast<T>(combine(static_cast<W>(sum), static_cast<W>(next), op));
     }
-    if (op == ncclAvg)
-      sum = static_cast<T>(static_cast<W>(sum) / static_cast<W>(static_cast<int>(inputs.size())));
     std::memcpy(result.data() + i * sizeof(T), &sum, sizeof(T));
   }
   return result;
@@ -79,18 +77,12 @@ Bytes reduce_as(const std::vector<Bytes>& inputs, ncclRedOp_t op) {
 
 Bytes reduce(const std::vector<Bytes>& inputs, ncclDataType_t type, ncclRedOp_t op) {
   switch (type) {
-    case ncclInt8:
-      return reduce_as<std::int8_t>(inputs, op);
     case ncclUint8:
       return reduce_as<std::uint8_t>(inputs, op);
     case ncclInt32:
       return reduce_as<std::int32_t>(inputs, op);
-    case ncclUint32:
-      return reduce_as<std::uint32_t>(inputs, op);
     case ncclInt64:
       return reduce_as<std::int64_t>(inputs, op);
-    case ncclUint64:
-      return reduce_as<std::uint64_t>(inputs, op);
     case ncclFloat16:
       return reduce_as<Float16>(inputs, op);
     case ncclBfloat16:
@@ -115,34 +107,26 @@ bool Part::agrees_with(const Part& other) const {
 }
 
 std::size_t elements_in(const Part& part, int rank, int size) {
-  const auto all = static_cast<std::size_t>(size) * part.count;
   switch (part.kind) {
     case Part::Kind::Receive:
       return 0;
     case Part::Kind::Broadcast:
       return rank == part.peer ? part.count : 0;
-    case Part::Kind::Scatter:
-      return rank == part.peer ? all : 0;
     case Part::Kind::ReduceScatter:
-    case Part::Kind::AllToAll:
-      return all;
+      return static_cast<std::size_t>(size) * part.count;
     default:
       return part.count;
   }
 }
 
 std::size_t elements_out(const Part& part, int rank, int size) {
-  const auto all = static_cast<std::size_t>(size) * part.count;
   switch (part.kind) {
     case Part::Kind::Send:
       return 0;
     case Part::Kind::Reduce:
       return rank == part.peer ? part.count : 0;
-    case Part::Kind::Gather:
-      return rank == part.peer ? all : 0;
     case Part::Kind::AllGather:
-    case Part::Kind::AllToAll:
-      return all;
+      return static_cast<std::size_t>(size) * part.count;
     default:
       return part.count;
   }
@@ -170,16 +154,9 @@ void perform(const std::vector<Part>& parts) {
     const std::size_t out_bytes = elements_out(part, r, size) * bytes_of(part.type);
     auto* out = static_cast<std::byte*>(part.out);
     if (out_bytes == 0) continue;
-    const auto own = static_cast<std::size_t>(r) * bytes;
-    if (kind == Part::Kind::ReduceScatter || kind == Part::Kind::Scatter) {
-      std::memcpy(out, joined.data() + own, bytes);
-    } else if (kind == Part::Kind::AllToAll) {
-      for (int from = 0; from < size; ++from)
-        std::memcpy(out + static_cast<std::size_t>(from) * bytes,
-                    inputs[static_cast<std::size_t>(from)].data() + own, bytes);
-    } else {
-      std::memcpy(out, joined.data(), out_bytes);
-    }
+    const std::size_t own =
+        kind == Part::Kind::ReduceScatter ? static_cast<std::size_t>(r) * bytes : 0;
+    std::memcpy(out, joined.data() + own, out_bytes);
   }
 }
 

@@ -30,10 +30,6 @@ constexpr NamedError kErrors[] = {
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
     {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
      "invalid configuration argument"},
-    {cudaErrorInvalidHostPointer, "cudaErrorInvalidHostPointer", "invalid host pointer"},
-    {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
-     "invalid copy direction for memcpy"},
     {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
@@ -47,9 +43,6 @@ constexpr NamedError kErrors[] = {
      "peer access has not been enabled"},
     {cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 
 const NamedError* named(cudaError_t error) {
@@ -160,8 +153,6 @@ const char* cudaGetErrorString(cudaError_t error) {
   return entry == nullptr ? "unrecognized error code" : entry->text;
 }
 
-cudaError_t cudaPeekAtLastError() { return aisc::emulated_gpu::error_of_thread; }
-
 cudaError_t cudaGetLastError() {
   return std::exchange(aisc::emulated_gpu::error_of_thread, cudaSuccess);
 }
@@ -183,84 +174,23 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int* device) {
-  *device = aisc::emulated_gpu::current_device();
-  return cudaSuccess;
-}
-
 // A small GPU of the kind "compute capability 9.0".
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   if (!is_device(device)) return finish(cudaErrorInvalidDevice);
   *prop = {};
   std::strcpy(prop->name, "emulated");
   prop->totalGlobalMem = runtime().settings.memory_bytes;
-  prop->sharedMemPerBlock = aisc::emulated_gpu::kSharedBytes;
-  prop->regsPerBlock = 65536;
-  prop->warpSize = 32;
-  prop->maxThreadsPerBlock = 1024;
-  prop->maxThreadsDim[0] = prop->maxThreadsDim[1] = 1024;
-  prop->maxThreadsDim[2] = 64;
-  prop->maxGridSize[0] = 0x7fffffff;
-  prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
   prop->major = 9;
   prop->multiProcessorCount = 8;
-  prop->pciBusID = device + 1;
-  prop->asyncEngineCount = 3;
-  prop->unifiedAddressing = 1;
-  prop->memoryBusWidth = 5120;
-  prop->l2CacheSize = 4 << 20;
-  prop->maxThreadsPerMultiProcessor = 2048;
-  prop->sharedMemPerMultiprocessor = 228 * 1024;
-  prop->sharedMemPerBlockOptin = runtime().settings.most_shared_bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr, int device) {
   cudaDeviceProp p;
   if (const auto error = cudaGetDeviceProperties(&p, device); error != cudaSuccess) return error;
-  switch (attr) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = p.maxThreadsPerBlock;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(p.sharedMemPerBlock);
-      break;
-    case cudaDevAttrWarpSize:
-      *value = p.warpSize;
-      break;
-    case cudaDevAttrClockRate:
-      *value = 1'000'000;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = p.multiProcessorCount;
-      break;
-    case cudaDevAttrMemoryClockRate:
-      *value = 1'000'000;
-      break;
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = p.memoryBusWidth;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = p.l2CacheSize;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = p.maxThreadsPerMultiProcessor;
-      break;
-    case cudaDevAttrUnifiedAddressing:
-      *value = p.unifiedAddressing;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = p.major;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = p.minor;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(p.sharedMemPerBlockOptin);
-      break;
-    default:
-      return finish(cudaErrorInvalidValue);
-  }
+  *value = attr == cudaDevAttrMultiProcessorCount
+               ? p.multiProcessorCount
+               : static_cast<int>(runtime().settings.most_shared_bytes);
   return cudaSuccess;
 }
 
@@ -273,12 +203,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPr
 cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
   if (!is_device(device)) return finish(cudaErrorInvalidDevice);
   std::snprintf(pciBusId, static_cast<std::size_t>(len), "0000:%02X:00.0", device + 1);
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int* canAccessPeer, int device, int peerDevice) {
-  if (!is_device(device) || !is_device(peerDevice)) return finish(cudaErrorInvalidDevice);
-  *canAccessPeer = device != peerDevice;
   return cudaSuccess;
 }
 

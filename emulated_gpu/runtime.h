@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -76,14 +75,12 @@ struct CUevent_st {
     std::mutex mutex;
     std::condition_variable changed;
     bool is_done = false;
-    std::chrono::steady_clock::time_point time;
   };
 
   std::shared_ptr<Record> record();  // the newest; null: none yet
   void set_record(std::shared_ptr<Record> record);
 
   int device;
-  unsigned flags;
 
  private:
   std::mutex mutex_;

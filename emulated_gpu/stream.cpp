@@ -120,7 +120,6 @@ CUstream_st& stream_of(cudaStream_t stream) {
 
 void CUevent_st::Record::complete() {
   const std::lock_guard lock(mutex);
-  time = std::chrono::steady_clock::now();
   is_done = true;
   changed.notify_all();
 }
@@ -148,10 +147,6 @@ void CUevent_st::set_record(std::shared_ptr<Record> record) {
 // ---- the runtime's functions --------------------------------------------------------------------
 
 extern "C" {
-
-cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
-  return cudaStreamCreateWithFlags(pStream, cudaStreamDefault);
-}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* pStream, unsigned flags) {
   if (pStream == nullptr || flags > cudaStreamNonBlocking) return finish(cudaErrorInvalidValue);
@@ -219,15 +214,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userD
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return cudaEventCreateWithFlags(event, cudaEventDefault);
-}
-
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (event == nullptr || flags > 7) return finish(cudaErrorInvalidValue);
   *event = new CUevent_st;
   (*event)->device = current_device();
-  (*event)->flags = flags;
   return cudaSuccess;
 }
 
@@ -265,19 +255,6 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const auto error = device_error(event->device); error != cudaSuccess) return finish(error);
   const auto record = event->record();
   return record == nullptr || record->done() ? cudaSuccess : finish(cudaErrorNotReady);
-}
-
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  if (ms == nullptr) return finish(cudaErrorInvalidValue);
-  if (start == nullptr || end == nullptr || start->device != end->device ||
-      (start->flags | end->flags) & cudaEventDisableTiming)
-    return finish(cudaErrorInvalidResourceHandle);
-  const auto from = start->record();
-  const auto to = end->record();
-  if (from == nullptr || to == nullptr) return finish(cudaErrorInvalidResourceHandle);
-  if (!from->done() || !to->done()) return finish(cudaErrorNotReady);
-  *ms = std::chrono::duration<float, std::milli>(to->time - from->time).count();
-  return cudaSuccess;
 }
 
 }  // extern "C"

@@ -29,20 +29,6 @@ bool overlap(const ConstView& a, const ConstView& b) {
 
 }  // namespace
 
-ConstBuffer ConstBuffer::share() const {
-  ConstBuffer other;
-  other.view_ = view_;
-  other.owner_ = owner_.share();
-  return other;
-}
-
-Buffer Buffer::share() const {
-  Buffer other;
-  other.view_ = view_;
-  other.owner_ = owner_.share();
-  return other;
-}
-
 // One call and the checks of its arguments. Builds no text unless a check fails: a small all_reduce
 // takes less time than a string.
 class Communicator::Checks {

@@ -6,20 +6,9 @@ namespace aisc {
 namespace {
 
 template <class T>
-DType dtype_of();
-template <>
-DType dtype_of<double>() {
-  return DType::F64;
-}
-template <>
-DType dtype_of<std::int64_t>() {
-  return DType::I64;
-}
-
-template <class T>
 void reduce(Communicator& ranks, std::span<T> numbers, ReduceOp op) {
   CpuDevice host;
-  const View all(numbers.data(), {std::ssize(numbers)}, dtype_of<T>(), host);
+  const View all(numbers.data(), {std::ssize(numbers)}, DTypeOf<T>::value, host);
   ranks.all_reduce(all, op).wait();  // comm: 8 bytes a number
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "common/core/error.h"
 
@@ -56,45 +57,23 @@ struct Float16 {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::F64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::F64> {};
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::F32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::F32> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::BF16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::BF16> {};
 template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::F16;
-};
+struct DTypeOf<Float16> : std::integral_constant<DType, DType::F16> {};
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::I64;
-};
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::I64> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::I32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::I32> {};
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::U8;
-};
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::U8> {};
 
 // The type sums are kept in: F64 for F64, F32 for all shorter floating types.
 template <class T>
-struct AccumulateIn {
-  using type = float;
-};
-template <>
-struct AccumulateIn<double> {
-  using type = double;
-};
-template <class T>
-using Accumulator = typename AccumulateIn<T>::type;
+using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // The same of a DType: in it statistics of x are kept (means, log-sum-exps, moments).
 inline DType statistics_of(DType dtype) { return dtype == DType::F64 ? DType::F64 : DType::F32; }
@@ -114,6 +93,16 @@ decltype(auto) dispatch(DType dtype, F&& f) {
     default:
       fail(std::string("a floating type is needed, found ") + name_of(dtype));
   }
+}
+// Calls f(T{}, U{}) with that type and the one of `other`, which is the same or F32.
+template <class F>
+void dispatch_or_f32(DType dtype, DType other, F&& f) {
+  dispatch(dtype, [&](auto type) {
+    if (other == dtype)
+      f(type, type);
+    else
+      f(type, float{});
+  });
 }
 
 }  // namespace aisc

@@ -8,74 +8,42 @@
 #include "cuda_runtime_api.h"
 #include "library_types.h"
 
-#define CUBLAS_VERSION 130000
-
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,
   CUBLAS_STATUS_NOT_INITIALIZED = 1,
-  CUBLAS_STATUS_ALLOC_FAILED = 3,
   CUBLAS_STATUS_INVALID_VALUE = 7,
-  CUBLAS_STATUS_ARCH_MISMATCH = 8,
-  CUBLAS_STATUS_MAPPING_ERROR = 11,
   CUBLAS_STATUS_EXECUTION_FAILED = 13,
-  CUBLAS_STATUS_INTERNAL_ERROR = 14,
-  CUBLAS_STATUS_NOT_SUPPORTED = 15,
-  CUBLAS_STATUS_LICENSE_ERROR = 16
+  CUBLAS_STATUS_NOT_SUPPORTED = 15
 };
-enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
-enum cublasComputeType_t {
-  CUBLAS_COMPUTE_16F = 64,
-  CUBLAS_COMPUTE_32F = 68,
-  CUBLAS_COMPUTE_32F_PEDANTIC = 69,
-  CUBLAS_COMPUTE_64F = 70,
-  CUBLAS_COMPUTE_64F_PEDANTIC = 71,
-  CUBLAS_COMPUTE_32F_FAST_16F = 74,
-  CUBLAS_COMPUTE_32F_FAST_16BF = 75,
-  CUBLAS_COMPUTE_32F_FAST_TF32 = 77
-};
+enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
+enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_64F = 70 };
 enum cublasLtOrder_t { CUBLASLT_ORDER_COL = 0, CUBLASLT_ORDER_ROW = 1 };
-enum cublasLtPointerMode_t { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 };
 enum cublasLtEpilogue_t {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
-  CUBLASLT_EPILOGUE_RELU = 2,
   CUBLASLT_EPILOGUE_BIAS = 4,
-  CUBLASLT_EPILOGUE_RELU_BIAS = 6,
   CUBLASLT_EPILOGUE_GELU = 32,
   CUBLASLT_EPILOGUE_GELU_BIAS = 36,
   CUBLASLT_EPILOGUE_GELU_AUX = 160,
   CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
-  CUBLASLT_EPILOGUE_DGELU = 192,
-  CUBLASLT_EPILOGUE_DGELU_BGRAD = 208,
-  CUBLASLT_EPILOGUE_BGRADA = 256,
-  CUBLASLT_EPILOGUE_BGRADB = 512
+  CUBLASLT_EPILOGUE_DGELU = 192
 };
 enum cublasLtMatmulDescAttributes_t {
-  CUBLASLT_MATMUL_DESC_COMPUTE_TYPE = 0,
-  CUBLASLT_MATMUL_DESC_SCALE_TYPE = 1,
-  CUBLASLT_MATMUL_DESC_POINTER_MODE = 2,
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
-  CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE = 10,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13,
-  CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,
-  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
 };
 enum cublasLtMatrixLayoutAttribute_t {
-  CUBLASLT_MATRIX_LAYOUT_TYPE = 0,
   CUBLASLT_MATRIX_LAYOUT_ORDER = 1,
-  CUBLASLT_MATRIX_LAYOUT_ROWS = 2,
-  CUBLASLT_MATRIX_LAYOUT_COLS = 3,
   CUBLASLT_MATRIX_LAYOUT_LD = 4,
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6
 };
 enum cublasLtMatmulPreferenceAttributes_t {
-  CUBLASLT_MATMUL_PREF_SEARCH_MODE = 0,
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
   CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
@@ -83,13 +51,7 @@ enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 };
-enum cublasLtReductionScheme_t {
-  CUBLASLT_REDUCTION_SCHEME_NONE = 0,
-  CUBLASLT_REDUCTION_SCHEME_INPLACE = 1,
-  CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
-  CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4,
-  CUBLASLT_REDUCTION_SCHEME_MASK = 7
-};
+enum cublasLtReductionScheme_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 
 using cublasLtHandle_t = struct cublasLtContext*;
 
@@ -103,19 +65,15 @@ struct cublasLtMatrixLayoutOpaque_t {
 };
 using cublasLtMatrixLayout_t = cublasLtMatrixLayoutOpaque_t*;
 struct cublasLtMatmulDescOpaque_t {
-  std::int32_t compute_type, scale_type, pointer_mode, transa, transb;
+  std::int32_t compute_type, scale_type, transa, transb;
   std::uint32_t epilogue;
   void* bias;
   std::int32_t bias_type;
-  std::int64_t bias_batch_stride;
   void* aux;
-  std::int32_t aux_type;
   std::int64_t aux_ld, aux_batch_stride;
-  std::int32_t sm_count_target;
 };
 using cublasLtMatmulDesc_t = cublasLtMatmulDescOpaque_t*;
 struct cublasLtMatmulPreferenceOpaque_t {
-  std::uint64_t max_workspace_bytes;
   std::uint32_t alignment_bytes[4];  // that A, B, C and D are said to have
 };
 using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceOpaque_t*;
@@ -127,8 +85,6 @@ struct cublasLtMatmulHeuristicResult_t {
   cublasLtMatmulAlgo_t algo;
   std::size_t workspaceSize;
   cublasStatus_t state;
-  float wavesCount;
-  int reserved[4];
 };
 
 extern "C" {
@@ -136,7 +92,6 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* lightHandle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t lightHandle);
 const char* cublasLtGetStatusName(cublasStatus_t status);
 const char* cublasLtGetStatusString(cublasStatus_t status);
-std::size_t cublasLtGetVersion();
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* matmulDesc,
                                         cublasComputeType_t computeType, cudaDataType_t scaleType);

@@ -36,16 +36,6 @@ cudaError_t cudaHostAlloc(T** pHost, std::size_t size, unsigned flags) {
   return cudaHostAlloc(reinterpret_cast<void**>(pHost), size, flags);
 }
 template <class T>
-cudaError_t cudaMallocHost(T** ptr, std::size_t size) {
-  return cudaMallocHost(reinterpret_cast<void**>(ptr), size);
-}
-template <class T>
 cudaError_t cudaFuncSetAttribute(T* func, cudaFuncAttribute attr, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(func), attr, value);
-}
-template <class T>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, T func, int blockSize,
-                                                          std::size_t dynamicSMemSize) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      numBlocks, reinterpret_cast<const void*>(func), blockSize, dynamicSMemSize);
 }

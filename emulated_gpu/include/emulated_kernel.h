@@ -30,8 +30,8 @@ struct Place {
   int line;
 };
 
-// The block waits for all its threads that have not returned; then true if `value` was for any.
-bool barrier(const char* what, bool value, Place place);
+// The block waits for all its threads that have not returned.
+void barrier(const char* what, Place place);
 
 enum class Needs { NotReturned, WholeWarp };
 
@@ -88,11 +88,7 @@ unsigned ballot(const char* what, unsigned mask, bool value, Place place);
 // ---- barriers and operations of a warp; the two last arguments are where the call stands --------
 
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  aisc::emulated_gpu::barrier("__syncthreads", false, {file, line});
-}
-inline int __syncthreads_or(int value, const char* file = __builtin_FILE(),
-                            int line = __builtin_LINE()) {
-  return aisc::emulated_gpu::barrier("__syncthreads_or", value != 0, {file, line});
+  aisc::emulated_gpu::barrier("__syncthreads", {file, line});
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
@@ -101,14 +97,6 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, const char* file = __builtin
 inline unsigned __ballot_sync(unsigned mask, int value, const char* file = __builtin_FILE(),
                               int line = __builtin_LINE()) {
   return aisc::emulated_gpu::ballot("__ballot_sync", mask, value != 0, {file, line});
-}
-inline int __any_sync(unsigned mask, int value, const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  return aisc::emulated_gpu::ballot("__any_sync", mask, value != 0, {file, line}) != 0;
-}
-inline int __all_sync(unsigned mask, int value, const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  return aisc::emulated_gpu::ballot("__all_sync", mask, value == 0, {file, line}) == 0;
 }
 
 // A warp is cut into segments of `width` lanes, a power of two; who would read beyond its segment
@@ -150,7 +138,6 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32,
 
 // The threads of a grid run in one OS thread, for which its own accesses are in order.
 inline void __threadfence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 inline void __threadfence_system() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 template <class T>
@@ -159,41 +146,15 @@ T __ldg(const T* address) {
   return *address;
 }
 template <class T>
-T __ldcs(const T* address) {
-  return __ldg(address);
-}
-template <class T>
 T __ldcg(const T* address) {
   return __ldg(address);
 }
-template <class T>
-void __stcs(T* address, T value) {
-  aisc::emulated_gpu::check_alignment(address);
-  *address = value;
-}
-
 template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
   return std::atomic_ref<T>(*address).fetch_add(value);
 }
 template <class T>
-T atomicOr(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).fetch_or(value);
-}
-template <class T>
-T atomicExch(T* address, std::type_identity_t<T> value) {
-  return std::atomic_ref<T>(*address).exchange(value);
-}
-template <class T>
 T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
   std::atomic_ref<T>(*address).compare_exchange_strong(expected, desired);
   return expected;
-}
-template <class T>
-T atomicMax(T* address, std::type_identity_t<T> value) {
-  const std::atomic_ref<T> shared(*address);
-  T old = shared.load();
-  while (old < value && !shared.compare_exchange_weak(old, value)) {
-  }
-  return old;
 }

@@ -7,16 +7,9 @@
 
 #include "cuda_runtime_api.h"
 
-#define NCCL_MAJOR 2
-#define NCCL_MINOR 28
-#define NCCL_PATCH 9
-#define NCCL_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z))
-#define NCCL_VERSION_CODE NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH)
-#define NCCL_COMM_NULL nullptr
+#define NCCL_VERSION_CODE 22809
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
-#define NCCL_CONFIG_UNDEF_PTR nullptr
-#define NCCL_SPLIT_NOCOLOR -1
 
 using ncclComm_t = struct ncclComm*;
 struct ncclUniqueId {
@@ -25,83 +18,43 @@ struct ncclUniqueId {
 
 enum ncclResult_t {
   ncclSuccess = 0,
-  ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
-  ncclInternalError = 3,
   ncclInvalidArgument = 4,
   ncclInvalidUsage = 5,
-  ncclRemoteError = 6,
-  ncclInProgress = 7,
-  ncclNumResults = 8
+  ncclInProgress = 7
 };
-enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 };
+enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3 };
 enum ncclDataType_t {
-  ncclInt8 = 0,
-  ncclChar = 0,
   ncclUint8 = 1,
   ncclInt32 = 2,
-  ncclInt = 2,
-  ncclUint32 = 3,
   ncclInt64 = 4,
-  ncclUint64 = 5,
   ncclFloat16 = 6,
-  ncclHalf = 6,
   ncclFloat32 = 7,
-  ncclFloat = 7,
   ncclFloat64 = 8,
-  ncclDouble = 8,
-  ncclBfloat16 = 9,
-  ncclNumTypes = 12
+  ncclBfloat16 = 9
 };
 
-// Of these the emulation minds `blocking`.
+// Of what can be configured: what the project does.
 struct ncclConfig_t {
   std::size_t size;
   unsigned magic;
   unsigned version;
   int blocking;
-  int cgaClusterSize;
-  int minCTAs;
-  int maxCTAs;
-  const char* netName;
-  int splitShare;
-  int trafficClass;
-  const char* commName;
-  int collnetEnable;
-  int CTAPolicy;
-  int shrinkShare;
-  int nvlsCTAs;
-  int nChannelsPerNetPeer;
-  int nvlinkCentricSched;
 };
-#define NCCL_CONFIG_INITIALIZER                                                                    \
-  {                                                                                                \
-    sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT,                    \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                       \
-        NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                       \
-        NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,                       \
-        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT \
-  }
+#define NCCL_CONFIG_INITIALIZER \
+  { sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT }
 
 extern "C" {
-ncclResult_t ncclGetVersion(int* version);
 const char* ncclGetErrorString(ncclResult_t result);
 const char* ncclGetLastError(ncclComm_t comm);
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t* config);
-ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
-                           ncclConfig_t* config);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError);
-ncclResult_t ncclCommCount(ncclComm_t comm, int* count);
-ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device);
-ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank);
 
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
@@ -122,10 +75,4 @@ ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, std::size_t sen
                            ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, std::size_t count,
                            ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclGather(const void* sendbuff, void* recvbuff, std::size_t count,
-                        ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclScatter(const void* sendbuff, void* recvbuff, std::size_t count,
-                         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream);
-ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, std::size_t count,
-                          ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream);
 }

@@ -165,33 +165,6 @@ TEST_F(CommunicatorTest, IgnoresBuffersThatOnlyTheRootUses) {
             "");
 }
 
-TEST_F(CommunicatorTest, HandsEachCallOnAsErrorsShowIt) {
-  const Tensor x = f32(3), whole = f32(12), other = f32(12);
-  const std::int64_t counts[] = {3, 3, 3, 3};
-  comm_.all_reduce(x).wait();
-  comm_.reduce(x, x, 2, ReduceOp::Max).wait();
-  comm_.reduce_scatter(whole, x, ReduceOp::Min).wait();
-  comm_.all_gather(x, whole).wait();
-  comm_.gather(x, whole, 0).wait();
-  comm_.scatter(whole, x, 1).wait();
-  comm_.broadcast(x, 3).wait();
-  comm_.all_to_all(whole, other).wait();
-  EXPECT_EQ(comm_.seen_counts, (std::vector<std::int64_t>{3, 3, 3, 3}));
-  comm_.all_to_all_v(whole, counts, other, counts).wait();
-  comm_.barrier();
-  comm_.send(x, 2).wait();
-  comm_.recv(x, 3).wait();
-  comm_.exchange({}).wait();
-  std::vector<std::string> seen;
-  for (const Call& call : comm_.seen) seen.push_back(to_string(call));
-  EXPECT_EQ(seen, (std::vector<std::string>{"all_reduce(3 x F32)", "reduce(3 x F32, max, root 2)",
-                                            "reduce_scatter(3 x F32, min)", "all_gather(3 x F32)",
-                                            "gather(3 x F32, root 0)", "scatter(3 x F32, root 1)",
-                                            "broadcast(3 x F32, root 3)", "all_to_all(3 x F32)",
-                                            "all_to_all_v(F32)", "barrier", "send(3 x F32) to 2",
-                                            "recv(3 x F32) from 3", "exchange"}));
-}
-
 TEST_F(CommunicatorTest, CountsStepsAndMessagesOfPlansOnly) {
   const Tensor x = f32(3);
   PlanTable plans;
@@ -250,52 +223,54 @@ TEST_F(CommunicatorTest, RefusesPlansThatLeaveTheRanksOrTheBuffers) {
             "tp, rank 1: all_reduce: plan \"odd\": its last step has no end");
 }
 
-TEST(WaitAny, TakesAnOperationThatIsOverAndNeedsOne) {
-  std::vector<Work> works(2);
-  EXPECT_EQ(wait_any(works), 0U);
-  EXPECT_EQ(message_of([] { wait_any({}); }), "wait_any: no operations were given");
-}
-
-TEST_F(CommunicatorTest, CountsCallsAndPayloadOfEachOperation) {
+TEST_F(CommunicatorTest, HandsEachCallOnAsErrorsShowItAndCountsItsPayload) {
   const Tensor x = f32(3), whole = f32(12), other = f32(12);  // 12, 48 and 48 bytes
   const std::int64_t counts[] = {3, 3, 3, 3};
+  const Transfer both[] = {{.in = x, .to = 0, .out = whole, .from = 2}, {.in = x, .to = 2}};
+  const Transfer receive[] = {{.out = whole, .from = 2}};
   comm_.all_reduce(x).wait();
   comm_.all_reduce(whole).wait();
-  comm_.reduce(x, Buffer(), 0).wait();
-  comm_.reduce_scatter(whole, x).wait();
+  comm_.reduce(x, Buffer(), 2, ReduceOp::Max).wait();
+  comm_.reduce_scatter(whole, x, ReduceOp::Min).wait();
   comm_.all_gather(x, whole).wait();
   comm_.gather(x, Buffer(), 0).wait();
   comm_.scatter(ConstBuffer(), x, 0).wait();
   comm_.scatter(whole, x, 1).wait();
-  comm_.broadcast(x, 0).wait();
+  comm_.broadcast(x, 3).wait();
   comm_.all_to_all(whole, other).wait();
+  EXPECT_EQ(comm_.seen_counts, (std::vector<std::int64_t>{3, 3, 3, 3}));
   comm_.all_to_all_v(whole, counts, other, counts).wait();
-  comm_.send(x, 0).wait();
-  comm_.recv(whole, 0).wait();
-  const Transfer both[] = {{.in = x, .to = 0, .out = whole, .from = 2}, {.in = x, .to = 2}};
-  const Transfer receive[] = {{.out = whole, .from = 2}};
+  comm_.barrier();
+  comm_.send(x, 2).wait();
+  comm_.recv(whole, 3).wait();
   comm_.exchange(both).wait();
   comm_.exchange(receive).wait();
-  comm_.barrier();
 
-  const CommStats stats = comm_.stats();
-  const auto expect = [&](CommOp op, std::int64_t calls, std::int64_t bytes) {
-    EXPECT_EQ(stats[op].calls, calls) << name_of(op);
-    EXPECT_EQ(stats[op].payload_bytes, bytes) << name_of(op);
+  struct Expected {
+    CommOp op;
+    std::vector<std::string> calls;
+    std::int64_t bytes;
   };
-  expect(CommOp::AllReduce, 2, 12 + 48);
-  expect(CommOp::Reduce, 1, 12);
-  expect(CommOp::ReduceScatter, 1, 48);
-  expect(CommOp::AllGather, 1, 12);
-  expect(CommOp::Gather, 1, 12);
-  expect(CommOp::Scatter, 2, 12 + 48);
-  expect(CommOp::Broadcast, 1, 12);
-  expect(CommOp::AllToAll, 1, 48);
-  expect(CommOp::AllToAllV, 1, 48);
-  expect(CommOp::Send, 1, 12);
-  expect(CommOp::Recv, 1, 48);
-  expect(CommOp::Exchange, 2, 24 + 48);
-  expect(CommOp::Barrier, 1, 0);
+  std::size_t i = 0;
+  for (const auto& [op, calls, bytes] :
+       {Expected{CommOp::AllReduce, {"all_reduce(3 x F32)", "all_reduce(12 x F32)"}, 12 + 48},
+        Expected{CommOp::Reduce, {"reduce(3 x F32, max, root 2)"}, 12},
+        Expected{CommOp::ReduceScatter, {"reduce_scatter(3 x F32, min)"}, 48},
+        Expected{CommOp::AllGather, {"all_gather(3 x F32)"}, 12},
+        Expected{CommOp::Gather, {"gather(3 x F32, root 0)"}, 12},
+        Expected{CommOp::Scatter, {"scatter(3 x F32, root 0)", "scatter(3 x F32, root 1)"}, 60},
+        Expected{CommOp::Broadcast, {"broadcast(3 x F32, root 3)"}, 12},
+        Expected{CommOp::AllToAll, {"all_to_all(3 x F32)"}, 48},
+        Expected{CommOp::AllToAllV, {"all_to_all_v(F32)"}, 48},
+        Expected{CommOp::Barrier, {"barrier"}, 0},
+        Expected{CommOp::Send, {"send(3 x F32) to 2"}, 12},
+        Expected{CommOp::Recv, {"recv(12 x F32) from 3"}, 48},
+        Expected{CommOp::Exchange, {"exchange", "exchange"}, 24 + 48}}) {
+    for (const std::string& call : calls) EXPECT_EQ(to_string(comm_.seen.at(i++)), call);
+    EXPECT_EQ(comm_.stats()[op].calls, std::ssize(calls)) << name_of(op);
+    EXPECT_EQ(comm_.stats()[op].payload_bytes, bytes) << name_of(op);
+  }
+  EXPECT_EQ(i, comm_.seen.size());
 }
 
 TEST_F(CommunicatorTest, DoesNotCountACallThatWasRefused) {

@@ -87,24 +87,6 @@ TEST_P(Messages, MatchFirstInFirstOutPerPair) {
   });
 }
 
-TEST_P(Messages, RunBesideCollectives) {
-  run([](Rank rank) {
-    const int me = rank.world.rank(), size = rank.world.size();
-    const int next = (me + 1) % size, previous = (me + size - 1) % size;
-    const Guarded in(1000, DType::F32, rank.device, sent_by(me));
-    const Guarded out(1000, DType::F32, rank.device);
-    const Guarded x(1000, DType::F32, rank.device, summand(ReduceOp::Sum, me));
-    Work recv = rank.world.recv(out.view(), previous);
-    Work sum = rank.world.all_reduce(x.view());
-    Work send = rank.world.send(in.view(), next);
-    sum.wait();  // does not wait for the messages, which nobody has sent on rank 0's left before
-    recv.wait();
-    send.wait();
-    x.expect(reduced(ReduceOp::Sum, size), "all_reduce beside messages");
-    out.expect(sent_by(previous), "recv beside a collective");
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(EachBackend, Messages, ::testing::ValuesIn(backends()), name_of_case);
 
 }  // namespace

@@ -46,6 +46,12 @@ class SevenCalls {
     return works;
   }
 
+  // Alone.
+  void run() {
+    for (Work& work : issue()) work.wait();
+    expect();
+  }
+
   void expect() const {
     const int me = comm_.rank(), size = comm_.size();
     const std::int64_t count = mine_.view().count();
@@ -64,6 +70,26 @@ class SevenCalls {
   const Guarded sum_, maxima_, maximum_, mine_, all_, root_, to_all_, from_all_, received_;
 };
 
+// Those of each of these communicators, all at once.
+class CallsInFlight {
+ public:
+  CallsInFlight(const std::vector<Communicator*>& comms, Device& device, std::int64_t count) {
+    for (Communicator* comm : comms) calls_.emplace_back(*comm, device, count++);
+    for (SevenCalls& seven : calls_)
+      for (Work& work : seven.issue()) works_.push_back(std::move(work));
+  }
+  // Waits for them backwards, where a rank begins `shift` before the last.
+  void wait_and_expect(std::size_t shift = 0) {
+    const std::size_t n = works_.size();
+    for (std::size_t i = 0; i < n; ++i) works_[(2 * n - 1 - i - shift % n) % n].wait();
+    for (const SevenCalls& seven : calls_) seven.expect();
+  }
+
+ private:
+  std::deque<SevenCalls> calls_;
+  std::vector<Work> works_;
+};
+
 TEST_P(Groups, SevenDifferentCallsInFlight) {
   run([](Rank rank) {
     for (const std::int64_t count : {1, 1000}) {
@@ -77,16 +103,7 @@ TEST_P(Groups, SevenDifferentCallsInFlight) {
 
 TEST_P(Groups, ManyCallsInFlightWaitedForBackwards) {
   run([](Rank rank) {
-    std::deque<SevenCalls> calls;
-    std::vector<Work> works;
-    for (int i = 0; i < 6; ++i) calls.emplace_back(rank.world, rank.device, 100 + i);
-    for (SevenCalls& seven : calls)
-      for (Work& work : seven.issue()) works.push_back(std::move(work));
-    while (!works.empty()) {
-      works.back().wait();
-      works.pop_back();
-    }
-    for (const SevenCalls& seven : calls) seven.expect();
+    CallsInFlight(std::vector<Communicator*>(6, &rank.world), rank.device, 100).wait_and_expect();
   });
 }
 
@@ -102,15 +119,8 @@ TEST_P(Groups, SplitByParityOrderedByKey) {
     EXPECT_EQ(backward->size(), members);
     EXPECT_EQ(backward->rank(), members - 1 - me / 2);
     // All at once, in an order of waiting that differs between ranks.
-    std::deque<SevenCalls> calls;
-    for (Communicator* comm : {&rank.world, forward.get(), backward.get()})
-      calls.emplace_back(*comm, rank.device, 200);
-    std::vector<Work> works;
-    for (SevenCalls& seven : calls)
-      for (Work& work : seven.issue()) works.push_back(std::move(work));
-    for (std::size_t i = 0; i < works.size(); ++i)
-      works[(i + static_cast<std::size_t>(me) * 7) % works.size()].wait();
-    for (const SevenCalls& seven : calls) seven.expect();
+    CallsInFlight({&rank.world, forward.get(), backward.get()}, rank.device, 200)
+        .wait_and_expect(static_cast<std::size_t>(me) * 7);
   });
 }
 
@@ -130,9 +140,7 @@ TEST_P(Groups, NegativeColorTakesNoPart) {
     if (rest) {
       EXPECT_EQ(rest->size(), size - 1);
       EXPECT_EQ(rest->rank(), me - 1);
-      SevenCalls calls(*rest, rank.device, 10);
-      for (Work& work : calls.issue()) work.wait();
-      calls.expect();
+      SevenCalls(*rest, rank.device, 10).run();
     }
     rank.world.barrier();
   });
@@ -144,9 +152,7 @@ TEST_P(Groups, SplitOfASplit) {
     const auto halves = rank.world.split(me < (size + 1) / 2 ? 0 : 1, me, "half");
     const auto pairs = halves->split(halves->rank() / 2, 0, "pair");
     EXPECT_EQ(pairs->size(), std::min(2, halves->size() - halves->rank() / 2 * 2));
-    SevenCalls calls(*pairs, rank.device, 10);
-    for (Work& work : calls.issue()) work.wait();
-    calls.expect();
+    SevenCalls(*pairs, rank.device, 10).run();
   });
 }
 
@@ -176,17 +182,7 @@ TEST_P(Groups, SomeCollectivesByPlanAndSomeNot) {
     plans[CommOp::AllGather] = ring_all_gather;
     rank.world.use_plans(plans);
     const auto part = rank.world.split(0, 0, "part");  // inherits them
-    std::deque<SevenCalls> calls;
-    std::vector<Work> works;
-    for (Communicator* comm : {part.get(), &rank.world, part.get()})
-      calls.emplace_back(*comm, rank.device, 1000);
-    for (SevenCalls& seven : calls)
-      for (Work& work : seven.issue()) works.push_back(std::move(work));
-    while (!works.empty()) {
-      works.back().wait();
-      works.pop_back();
-    }
-    for (const SevenCalls& seven : calls) seven.expect();
+    CallsInFlight({part.get(), &rank.world, part.get()}, rank.device, 1000).wait_and_expect();
     EXPECT_GT(part->stats().steps, 0);
   });
 }
@@ -196,8 +192,7 @@ TEST_P(Groups, StatisticsCountCallsAndPayload) {
   run([](Rank rank) {
     const int size = rank.world.size();
     const CommStats before = rank.world.stats();
-    SevenCalls calls(rank.world, rank.device, 10);
-    for (Work& work : calls.issue()) work.wait();
+    SevenCalls(rank.world, rank.device, 10).run();
     rank.world.barrier();
     const CommStats stats = rank.world.stats();
     const auto expect = [&](CommOp op, std::int64_t bytes) {
@@ -267,9 +262,7 @@ TEST(SelfCommunicator, DoesWhatAGroupOfOneRankDoes) {
   const auto self = make_self_communicator("self");
   const auto child = self->split(0, 0, "child");
   for (Communicator* comm : {self.get(), child.get()}) {
-    SevenCalls calls(*comm, device, 10);
-    for (Work& work : calls.issue()) work.wait();
-    calls.expect();
+    SevenCalls(*comm, device, 10).run();
     comm->barrier();
   }
 }

@@ -34,6 +34,13 @@ class Faults : public ::testing::TestWithParam<conformance::Backend> {
  protected:
   using Message = ::testing::Matcher<const std::string&>;
 
+  // A message that contains each of these.
+  static Message says(const std::vector<std::string>& fragments) {
+    std::vector<Message> all;
+    for (const std::string& fragment : fragments) all.push_back(::testing::HasSubstr(fragment));
+    return ::testing::AllOfArray(all);
+  }
+
   // Whether there can be so many ranks here; under mpirun only one number of them.
   static bool can_run(int ranks) {
     return conformance::rank_counts({ranks}) == std::vector<int>{ranks} &&

@@ -138,21 +138,17 @@ TEST_P(Faults, RankThatReturnsEarlyIsNamedAtOnce) {
   const Outcome reduce = run(3, [](Rank rank) {
     if (rank.world.rank() != 2) rank.world.all_reduce(tensor(rank, 16)).wait();
   });
-  expect_all_but(2, reduce,
-                 AllOf(HasSubstr("world: rank 2 has not arrived at all_reduce(16 x F32) #"),
-                       HasSubstr("it has returned")));
+  expect_all_but(
+      2, reduce,
+      says({"world: rank 2 has not arrived at all_reduce(16 x F32) #", "it has returned"}));
   const Outcome split = run(3, [](Rank rank) {
     if (rank.world.rank() != 2) (void)rank.world.split(0, 0, "dp");
   });
-  expect_all_but(
-      2, split,
-      AllOf(HasSubstr("world: rank 2 has not arrived at split"), HasSubstr("it has returned")));
+  expect_all_but(2, split, says({"world: rank 2 has not arrived at split", "it has returned"}));
   const Outcome recv = run(3, [](Rank rank) {
     if (rank.world.rank() == 0) rank.world.recv(tensor(rank, 3), 1).wait();
   });
-  expect_on(0, recv,
-            AllOf(HasSubstr("world: rank 1 has not"), HasSubstr("it has returned"),
-                  HasSubstr("recv(3 x F32) from 1")));
+  expect_on(0, recv, says({"world: rank 1 has not", "it has returned", "recv(3 x F32) from 1"}));
 }
 
 // Threads see a cycle at once, processes at the timeout.
@@ -164,11 +160,9 @@ TEST_P(Faults, CycleOfRanksThatWaitForEachOtherIsNamed) {
     rank.world.recv(tensor(rank, 3), (me + 1) % 3).wait();
     rank.world.send(tensor(rank, 3), (me + 2) % 3).wait();
   });
-  expect_all_but(
-      3, outcome,
-      AllOf(HasSubstr("world: "), HasSubstr("cycle"), HasSubstr("rank 0 in recv(3 x F32) from 1"),
-            HasSubstr("rank 1 in recv(3 x F32) from 2"),
-            HasSubstr("rank 2 in recv(3 x F32) from 0")));
+  expect_all_but(3, outcome,
+                 says({"world: ", "cycle", "rank 0 in recv(3 x F32) from 1",
+                       "rank 1 in recv(3 x F32) from 2", "rank 2 in recv(3 x F32) from 0"}));
 }
 
 TEST_P(Faults, CycleOfACollectiveAndAMessageIsNamed) {
@@ -182,8 +176,7 @@ TEST_P(Faults, CycleOfACollectiveAndAMessageIsNamed) {
       rank.world.barrier();
     }
   });
-  expect_all(outcome, AllOf(HasSubstr("cycle"), HasSubstr("rank 0 in barrier"),
-                            HasSubstr("rank 1 in recv(3 x F32) from 0")));
+  expect_all(outcome, says({"cycle", "rank 0 in barrier", "rank 1 in recv(3 x F32) from 0"}));
 }
 
 // Who polls does not poll for ever: the operation is done, with an error.
@@ -208,9 +201,9 @@ TEST_P(Faults, RankAtTheEndOfAChainIsNamed) {
     const int me = rank.world.rank();
     if (me < 2) rank.world.recv(tensor(rank, 3), me + 1).wait();
   });
-  expect_all_but(2, outcome,
-                 AllOf(HasSubstr("world: rank 2 has not"), HasSubstr("it has returned"),
-                       HasSubstr("rank 1's recv(3 x F32) from 2")));
+  expect_all_but(
+      2, outcome,
+      says({"world: rank 2 has not", "it has returned", "rank 1's recv(3 x F32) from 2"}));
 }
 
 TEST_P(Faults, EightMissingRanksAreNamedAndTheOthersCounted) {
@@ -274,10 +267,9 @@ TEST_P(Timeouts, RankThatIsLateIsNamedWithItsLastCall) {
     }
     failure.tell([&] { rank.world.barrier(); });
   });
-  expect_all_but(
-      1, outcome,
-      AllOf(HasSubstr("world: rank 1 has not arrived at barrier #1"), HasSubstr(" after "),
-            HasSubstr(" s; "), HasSubstr("its last call was recv(3 x F32) from 3")));
+  expect_all_but(1, outcome,
+                 says({"world: rank 1 has not arrived at barrier #1", " after ", " s; ",
+                       "its last call was recv(3 x F32) from 3"}));
 }
 
 TEST_P(Timeouts, RankThatDoesNotSendInTimeIsNamed) {
@@ -299,8 +291,8 @@ TEST_P(Timeouts, RankThatDoesNotSendInTimeIsNamed) {
   });
   for (const Outcome& result : {received, received_any})
     expect_on(0, result,
-              AllOf(HasSubstr("world: rank 1 has not"), HasSubstr("recv(3 x F32) from 1"),
-                    HasSubstr(" after "), HasSubstr("its last call was barrier")));
+              says({"world: rank 1 has not", "recv(3 x F32) from 1", " after ",
+                    "its last call was barrier"}));
 }
 
 // Messages so large that nobody sends them before they are received.
@@ -313,9 +305,8 @@ TEST_P(Timeouts, CycleBesideARankThatRunsIsNamedWithinTheTimeout) {
     failure.tell([&] { rank.world.send(tensor(rank, 1'000'000), 1 - me).wait(); });
   });
   expect_all_but(2, outcome,
-                 AllOf(HasSubstr("world: "), HasSubstr("cycle"), HasSubstr(" after "),
-                       HasSubstr("rank 0 in send(1000000 x F32) to 1"),
-                       HasSubstr("rank 1 in send(1000000 x F32) to 0")));
+                 says({"world: ", "cycle", " after ", "rank 0 in send(1000000 x F32) to 1",
+                       "rank 1 in send(1000000 x F32) to 0"}));
 }
 
 TEST_P(Timeouts, HoldForOperationsInLineBehindOthers) {
@@ -327,9 +318,9 @@ TEST_P(Timeouts, HoldForOperationsInLineBehindOthers) {
     Work second = rank.world.all_reduce(tensor(rank, 4));
     failure.tell([&] { second.wait(); });
   });
-  expect_on(0, outcome,
-            AllOf(HasSubstr("world: rank 1 has not arrived at all_reduce("), HasSubstr(" after "),
-                  HasSubstr("it has called nothing")));
+  expect_on(
+      0, outcome,
+      says({"world: rank 1 has not arrived at all_reduce(", " after ", "it has called nothing"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(EachBackend, Timeouts,

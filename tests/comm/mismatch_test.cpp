@@ -26,12 +26,9 @@ class Mismatches : public Faults {
     // Plans find out from the first message that meets another, whoever sends it to whom. Of
     // processes, a rank whose message never meets another may be named as one that waits in vain.
     if (is_of_processes(GetParam()))
-      expect_found(outcome, 2,
-                   AllOf(HasSubstr("dp: "), HasSubstr(right_text), HasSubstr(wrong_text)));
+      expect_found(outcome, 2, says({"dp: ", right_text, wrong_text}));
     else if (GetParam() == Backend::Plans || is_virtual(GetParam()) || is_nccl(GetParam()))
-      expect_found(outcome, 2,
-                   AllOf(HasSubstr("dp: "), HasSubstr("rank 2 "), HasSubstr(right_text),
-                         HasSubstr(wrong_text)));
+      expect_found(outcome, 2, says({"dp: ", "rank 2 ", right_text, wrong_text}));
     else
       expect_found(
           outcome, 2,
@@ -115,9 +112,7 @@ TEST_P(Mismatches, OfTheNamesOfASplitAreNamed) {
   const Outcome outcome =
       run(3, [](Rank rank) { (void)rank.world.split(0, 0, rank.world.rank() == 2 ? "pp" : "tp"); });
   if (is_of_processes(GetParam()))
-    expect_found(
-        outcome, -1,
-        AllOf(HasSubstr("world: "), HasSubstr("split(\"pp\")"), HasSubstr("split(\"tp\")")));
+    expect_found(outcome, -1, says({"world: ", "split(\"pp\")", "split(\"tp\")"}));
   else
     expect_found(outcome, -1,
                  HasSubstr("world: rank 2 called split(\"pp\") where rank 0 called split(\"tp\")"));
@@ -148,10 +143,9 @@ TEST_P(Mismatches, OfExchangesNameTheMessage) {
         {.in = tensor(rank, me + 5), .to = other, .out = tensor(rank, 5), .from = other}};
     rank.world.exchange(transfers).wait();
   });
-  expect_found(
-      outcome, -1,
-      AllOf(HasSubstr("world: "), HasSubstr("rank 0 called exchange"), HasSubstr("5 x F32 from 1"),
-            HasSubstr("rank 1 called exchange"), HasSubstr("6 x F32 to 0")));
+  expect_found(outcome, -1,
+               says({"world: ", "rank 0 called exchange", "5 x F32 from 1",
+                     "rank 1 called exchange", "6 x F32 to 0"}));
 }
 
 TEST_P(Mismatches, OfTheTypesOfAllToAllVAreNamed) {
@@ -162,8 +156,7 @@ TEST_P(Mismatches, OfTheTypesOfAllToAllVAreNamed) {
     rank.world.all_to_all_v(tensor(rank, 15, dtype), five, tensor(rank, 15, dtype), five).wait();
   });
   expect_found(outcome, -1,
-               AllOf(HasSubstr("world: "), HasSubstr("rank 2 called all_to_all_v(I64)"),
-                     HasSubstr("all_to_all_v(F32)")));
+               says({"world: ", "rank 2 called all_to_all_v(I64)", "all_to_all_v(F32)"}));
 }
 
 TEST_P(Mismatches, OfAllToAllVNameBothCounts) {
@@ -175,9 +168,9 @@ TEST_P(Mismatches, OfAllToAllVNameBothCounts) {
         .all_to_all_v(tensor(rank, wrong ? 17 : 15), wrong ? seven : five, tensor(rank, 15), five)
         .wait();
   });
-  expect_found(outcome, 1,  // which may have what it needs by then
-               AllOf(HasSubstr("world: "), HasSubstr("rank 0 called all_to_all_v"),
-                     HasSubstr("rank 2 called all_to_all_v"), HasSubstr("7"), HasSubstr("5")));
+  expect_found(
+      outcome, 1,  // which may have what it needs by then
+      says({"world: ", "rank 0 called all_to_all_v", "rank 2 called all_to_all_v", "7", "5"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(EachBackend, Mismatches, ::testing::ValuesIn(fault_backends()),

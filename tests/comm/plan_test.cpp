@@ -4,16 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/comm/plan_oracle.h"
+#include "tests/comm/plan_runs.h"
 
 namespace aisc {
 namespace {
 
-using Where = Piece::Where;
-
-Collective call(CommOp op, std::int64_t count, int root = -1) {
-  return {.call = {.op = op, .count = count, .dtype = DType::F32, .peer = root}};
-}
+using plan_runs::call;
+using plan_runs::Where;
 
 TEST(Plan, ChunksAreEvenAndCoverTheBuffer) {
   for (const int p : {1, 2, 3, 7, 16})

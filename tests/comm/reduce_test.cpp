@@ -9,31 +9,16 @@
 #include <vector>
 
 #include "common/core/dtype.h"
+#include "tests/support/conformance.h"
 
 namespace aisc {
 namespace {
-
-constexpr ReduceOp kOps[] = {ReduceOp::Sum, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max};
 
 // Small whole numbers, exact in every type, and which differ between buffers.
 std::int64_t value(int buffer, std::int64_t i, ReduceOp op) {
   const std::int64_t n = (i * 7 + buffer * 5) % 11;
   return op == ReduceOp::Product ? 1 + n / 9 : n;  // products stay below 2^9
 }
-std::int64_t combine(std::int64_t a, std::int64_t b, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::Sum:
-      return a + b;
-    case ReduceOp::Product:
-      return a * b;
-    case ReduceOp::Min:
-      return std::min(a, b);
-    case ReduceOp::Max:
-      return std::max(a, b);
-  }
-  return 0;
-}
-
 template <class T>
 T number(std::int64_t x) {
   if constexpr (std::is_integral_v<T>)
@@ -73,9 +58,11 @@ template <class T>
 void expect_combined(const Buffers<T>& outs, int inputs, std::int64_t count, ReduceOp op) {
   for (const auto& out : outs) {
     for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t expected = value(0, i, op);
-      for (int b = 1; b < inputs; ++b) expected = combine(expected, value(b, i, op), op);
-      ASSERT_EQ(as_double(out[static_cast<std::size_t>(i)]), as_double(number<T>(expected)))
+      auto expected = static_cast<double>(value(0, i, op));
+      for (int b = 1; b < inputs; ++b)
+        expected = conformance::fold(op, expected, static_cast<double>(value(b, i, op)));
+      ASSERT_EQ(as_double(out[static_cast<std::size_t>(i)]),
+                as_double(number<T>(static_cast<std::int64_t>(expected))))
           << name_of(DTypeOf<T>::value) << ", op " << static_cast<int>(op) << ", element " << i
           << " of " << count << ", " << inputs << " inputs, " << outs.size() << " outputs";
     }
@@ -93,7 +80,7 @@ TYPED_TEST_SUITE(Reduce, Types);
 constexpr std::int64_t kCounts[] = {0, 1, 7, 31, 32, 33, 255, 257, 1000};
 
 TYPED_TEST(Reduce, CombinesAnyNumberOfInputsIntoAnyNumberOfOutputs) {
-  for (const ReduceOp op : kOps)
+  for (const ReduceOp op : conformance::kReduceOps)
     for (const std::int64_t count : kCounts)
       for (const int inputs : {1, 2, 3, 4, 5, 8, 9}) {
         const auto ins = make_buffers<TypeParam>(inputs, count, op);
@@ -122,7 +109,7 @@ TYPED_TEST(Reduce, WritesASingleOutputOverAnyOfItsInputs) {
 }
 
 TYPED_TEST(Reduce, CombinesOneBufferIntoAnother) {
-  for (const ReduceOp op : kOps)
+  for (const ReduceOp op : conformance::kReduceOps)
     for (const std::int64_t count : kCounts) {
       auto buffers = make_buffers<TypeParam>(2, count, op);
       reduce_into(buffers[0].data(), buffers[1].data(), count, DTypeOf<TypeParam>::value, op);
@@ -183,7 +170,7 @@ TYPED_TEST_SUITE(ReduceFloating, FloatingTypes);
 TYPED_TEST(ReduceFloating, PassesNaNOnFromEitherSide) {
   const auto nan = static_cast<TypeParam>(std::numeric_limits<double>::quiet_NaN());
   const auto infinity = static_cast<TypeParam>(std::numeric_limits<double>::infinity());
-  for (const ReduceOp op : kOps)
+  for (const ReduceOp op : conformance::kReduceOps)
     for (const TypeParam other : {number<TypeParam>(-2), number<TypeParam>(0), infinity}) {
       EXPECT_TRUE(std::isnan(as_double(reduce_pair(nan, other, op))));
       EXPECT_TRUE(std::isnan(as_double(reduce_pair(other, nan, op))));

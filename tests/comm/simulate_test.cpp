@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/core/error.h"
-#include "tests/support/exact_network.h"
+#include "tests/comm/timed_calls.h"
+#include "tests/support/message_of.h"
 
 namespace aisc::exact {
 namespace {
@@ -29,33 +29,6 @@ std::vector<Case> cases() {
           {"broadcast in pieces", CommOp::Broadcast, scatter_all_gather_broadcast},
           {"pairwise all_to_all", CommOp::AllToAll, pairwise_all_to_all},
           {"barrier", CommOp::Barrier, dissemination_barrier}};
-}
-
-// The same call on a communicator, whose ranks are threads.
-void call(Rank& rank, const Collective& c) {
-  const int p = rank.world.size();
-  const std::int64_t n = c.call.count, all = n * p;
-  const auto run = [&](Work work) { work.wait(); };
-  switch (c.call.op) {
-    case CommOp::AllReduce:
-      return run(rank.world.all_reduce(f32(rank, n)));
-    case CommOp::Reduce:
-      return run(rank.world.reduce(f32(rank, n), f32(rank, n), 0));
-    case CommOp::ReduceScatter:
-      return run(rank.world.reduce_scatter(f32(rank, all), f32(rank, n)));
-    case CommOp::AllGather:
-      return run(rank.world.all_gather(f32(rank, n), f32(rank, all)));
-    case CommOp::Gather:
-      return run(rank.world.gather(f32(rank, n), f32(rank, all), 0));
-    case CommOp::Scatter:
-      return run(rank.world.scatter(f32(rank, all), f32(rank, n), 0));
-    case CommOp::Broadcast:
-      return run(rank.world.broadcast(f32(rank, n), 0));
-    case CommOp::AllToAll:
-      return run(rank.world.all_to_all(f32(rank, all), f32(rank, all)));
-    default:
-      rank.world.barrier();
-  }
 }
 
 void expect_same_times(int ranks, const Network& network) {
@@ -119,15 +92,6 @@ TEST(Simulate, CountsAndShowsMessages) {
   }
 }
 
-std::string refusal(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 TEST(Simulate, NamesRanksThatWaitForEver) {
   const PlanMaker maker = [](const Collective&, int rank, int size) {
     Plan plan{.name = "a ring without a beginning"};
@@ -137,7 +101,7 @@ TEST(Simulate, NamesRanksThatWaitForEver) {
     plan.end_step();
     return plan;
   };
-  EXPECT_EQ(refusal([&] { simulate(maker, call_of(CommOp::Barrier, 3, 0), 3, kFlat); }),
+  EXPECT_EQ(message_of([&] { simulate(maker, call_of(CommOp::Barrier, 3, 0), 3, kFlat); }),
             "simulate: a ring without a beginning: wait for ever: ranks 0 (step 0), 1 (step 0), 2 "
             "(step 0)");
 }
@@ -150,14 +114,15 @@ TEST(Simulate, NamesMessagesWhoseSidesDisagree) {
     plan.end_step();
     return plan;
   };
-  EXPECT_EQ(refusal([&] { simulate(maker, call_of(CommOp::Broadcast, 2, 64), 2, kFlat); }),
+  EXPECT_EQ(message_of([&] { simulate(maker, call_of(CommOp::Broadcast, 2, 64), 2, kFlat); }),
             "simulate: wrong, step 0 of rank 1: expects 8 bytes, rank 0 sends 4");
 }
 
 TEST(Simulate, RefusesNonsense) {
-  EXPECT_EQ(refusal([] { simulate(ring_all_reduce, call_of(CommOp::AllReduce, 1, 4), 0, kFlat); }),
-            "simulate: 0 ranks, at least 1 expected");
-  EXPECT_EQ(refusal([] { call_of(CommOp::AllGather, 3, 16); }),
+  EXPECT_EQ(
+      message_of([] { simulate(ring_all_reduce, call_of(CommOp::AllReduce, 1, 4), 0, kFlat); }),
+      "simulate: 0 ranks, at least 1 expected");
+  EXPECT_EQ(message_of([] { call_of(CommOp::AllGather, 3, 16); }),
             "call_of: all_gather of 16 bytes, a multiple of 12 expected");
   const PlanMaker far = [](const Collective&, int, int) {
     Plan plan{.name = "far"};
@@ -165,19 +130,19 @@ TEST(Simulate, RefusesNonsense) {
     plan.end_step();
     return plan;
   };
-  EXPECT_EQ(refusal([&] { simulate(far, call_of(CommOp::Barrier, 2, 0), 2, kFlat); }),
+  EXPECT_EQ(message_of([&] { simulate(far, call_of(CommOp::Barrier, 2, 0), 2, kFlat); }),
             "simulate: far, rank 0, step 0: rank 7, there are 2");
 }
 
 TEST(Networks, RefuseRoutesThatAreNone) {
   Network network = row_of(3);
-  EXPECT_EQ(refusal([&] { network.check(2); }),
+  EXPECT_EQ(message_of([&] { network.check(2); }),
             "network: 9 routes, 4 expected, from each of 2 ranks to each");
   network.routes[5].wires = {9};
-  EXPECT_EQ(refusal([&] { network.check(3); }),
+  EXPECT_EQ(message_of([&] { network.check(3); }),
             "network: wire 9 on the route from rank 1 to rank 2, there are 4");
   network = {.ranks_per_node = -1};
-  EXPECT_EQ(refusal([&] { network.check(3); }),
+  EXPECT_EQ(message_of([&] { network.check(3); }),
             "network: ranks_per_node -1, 0 (flat) or more expected");
 }
 

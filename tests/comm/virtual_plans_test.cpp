@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/exact_network.h"
+#include "tests/comm/timed_calls.h"
 #include "tests/support/sanitized.h"
 
 namespace aisc::exact {
@@ -17,55 +17,37 @@ namespace {
 
 // Each default plan's time for p ranks and n F32 elements, a multiple of p; L = ceil(log2 p).
 struct TimeOfPlan {
-  const char* name;
-  std::function<void(Rank&, std::int64_t)> call;
+  CommOp op;
   std::function<double(double, double, double)> seconds;  // (p, n, L)
   enum class Holds { OnEveryRank, OnTheLastRank, OnTheLastOfPowersOfTwo } holds;
 };
 
 std::vector<TimeOfPlan> default_plan_times() {
   using enum TimeOfPlan::Holds;
+  const auto pairwise = [](double p, double n, double) { return (p - 1) * message(n / p); };
+  const auto direct = [](double p, double n, double) {
+    return kAlpha + (p - 1) * bytes(n / p) * kBeta;
+  };
   return {
-      {"all_reduce", [](Rank& r, std::int64_t n) { r.world.all_reduce(f32(r, n)).wait(); },
+      {CommOp::AllReduce,
        [](double p, double n, double) {
          return 2 * (p - 1) * message(n / p) + (p - 1) * bytes(n / p) * kGamma;
        },
        OnEveryRank},
-      {"reduce_scatter",
-       [](Rank& r, std::int64_t n) {
-         r.world.reduce_scatter(f32(r, n), f32(r, n / r.world.size())).wait();
-       },
+      {CommOp::ReduceScatter,
        [](double p, double n, double) {
          return (p - 1) * (message(n / p) + bytes(n / p) * kGamma);
        },
        OnEveryRank},
-      {"all_gather",
-       [](Rank& r, std::int64_t n) {
-         r.world.all_gather(f32(r, n / r.world.size()), f32(r, n)).wait();
-       },
-       [](double p, double n, double) { return (p - 1) * message(n / p); }, OnEveryRank},
-      {"all_to_all",
-       [](Rank& r, std::int64_t n) { r.world.all_to_all(f32(r, n), f32(r, n)).wait(); },
-       [](double p, double n, double) { return (p - 1) * message(n / p); }, OnEveryRank},
-      {"broadcast", [](Rank& r, std::int64_t n) { r.world.broadcast(f32(r, n), 0).wait(); },
-       [](double, double n, double L) { return L * message(n); }, OnTheLastRank},
-      {"reduce", [](Rank& r, std::int64_t n) { r.world.reduce(f32(r, n), f32(r, n), 0).wait(); },
+      {CommOp::AllGather, pairwise, OnEveryRank},
+      {CommOp::AllToAll, pairwise, OnEveryRank},
+      {CommOp::Broadcast, [](double, double n, double L) { return L * message(n); }, OnTheLastRank},
+      {CommOp::Reduce,
        [](double, double n, double L) { return L * (message(n) + bytes(n) * kGamma); },
        OnTheLastOfPowersOfTwo},
-      {"gather",
-       [](Rank& r, std::int64_t n) {
-         r.world.gather(f32(r, n / r.world.size()), f32(r, n), 0).wait();
-       },
-       [](double p, double n, double) { return kAlpha + (p - 1) * bytes(n / p) * kBeta; },
-       OnTheLastRank},
-      {"scatter",
-       [](Rank& r, std::int64_t n) {
-         r.world.scatter(f32(r, n), f32(r, n / r.world.size()), 0).wait();
-       },
-       [](double p, double n, double) { return kAlpha + (p - 1) * bytes(n / p) * kBeta; },
-       OnTheLastRank},
-      {"barrier", [](Rank& r, std::int64_t) { r.world.barrier(); },
-       [](double, double, double L) { return L * kAlpha; }, OnEveryRank},
+      {CommOp::Gather, direct, OnTheLastRank},
+      {CommOp::Scatter, direct, OnTheLastRank},
+      {CommOp::Barrier, [](double, double, double L) { return L * kAlpha; }, OnEveryRank},
   };
 }
 
@@ -107,22 +89,23 @@ void expect_times(int p, const std::vector<TimeOfPlan>& cases, const PlanTable& 
   std::vector<std::vector<double>> times(cases.size() * sizes.size(),
                                          std::vector<double>(static_cast<std::size_t>(p)));
   end_times({.ranks = p, .plans = plans}, [&](Rank rank) {
-    std::size_t call = 0;
+    std::size_t i = 0;
     for (const TimeOfPlan& c : cases)
       for (const std::int64_t size : sizes) {
-        const double start = 1024.0 * static_cast<double>(call + 1);
+        const double start = 1024.0 * static_cast<double>(i + 1);
         rank.clock.advance_to(start);
-        c.call(rank, size);
-        times[call++][static_cast<std::size_t>(rank.world.rank())] = rank.clock.now() - start;
+        call(rank, call_of(c.op, p, 4 * size));
+        times[i++][static_cast<std::size_t>(rank.world.rank())] = rank.clock.now() - start;
       }
   });
-  std::size_t call = 0;
+  std::size_t i = 0;
   for (const TimeOfPlan& c : cases)
     for (const std::int64_t size : sizes) {
-      const std::vector<double>& of_ranks = times[call++];
+      const std::vector<double>& of_ranks = times[i++];
       const double expected = c.seconds(p, static_cast<double>(size), L);
       const double last = *std::max_element(of_ranks.begin(), of_ranks.end());
-      const std::string what = std::string(c.name) + " of " + std::to_string(size) + " x F32";
+      const std::string what =
+          std::string(name_of(c.op)) + " of " + std::to_string(size) + " x F32";
       if (c.holds == TimeOfPlan::Holds::OnTheLastOfPowersOfTwo &&
           !std::has_single_bit(unsigned(p))) {
         EXPECT_LE(last, expected) << what;
@@ -174,18 +157,6 @@ INSTANTIATE_TEST_SUITE_P(Ranks, VirtualPlans,
                          ::testing::Values(2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 32, 33, 63, 64),
                          [](const auto& test) { return std::to_string(test.param); });
 
-TEST(VirtualTime, TreeAllReduceTakesTheLatencyOfATree) {
-  for (const int p : {2, 4, 16, 64}) {
-    LaunchOptions options{.ranks = p};
-    options.plans[CommOp::AllReduce] = tree_all_reduce;
-    const auto times =
-        end_times(options, [](Rank rank) { rank.world.all_reduce(f32(rank, 256)).wait(); });
-    const double L = std::bit_width(static_cast<unsigned>(p - 1));
-    EXPECT_EQ(*std::max_element(times.begin(), times.end()),
-              L * (message(256) + bytes(256) * kGamma) + L * message(256));
-  }
-}
-
 // Three ranks: rank 2's message comes while the root still adds rank 1's, and waits for the link.
 TEST(VirtualTime, TreeReduceOverThreeRanks) {
   const auto times = end_times(
@@ -211,13 +182,13 @@ TEST(VirtualTime, RingAllReduceOverHundredsOfRanks) {
   EXPECT_EQ(sum_over(p, 16 * p, {}), 2 * (p - 1) * message(16) + (p - 1) * bytes(16) * kGamma);
 }
 
-TEST(VirtualTime, TreeAllReduceOverThousandsOfRanks) {
-  const int p = kSanitized ? 256 : 4096;
-  const double L = std::bit_width(static_cast<unsigned>(p - 1));
+TEST(VirtualTime, TreeAllReduceTakesTheLatencyOfATreeOverUpToThousandsOfRanks) {
   PlanTable plans;
   plans[CommOp::AllReduce] = tree_all_reduce;
-  EXPECT_EQ(sum_over(p, 64, std::move(plans)),
-            L * (message(64) + bytes(64) * kGamma) + L * message(64));
+  for (const int p : {2, 4, 16, 64, kSanitized ? 256 : 4096}) {
+    const double L = std::bit_width(static_cast<unsigned>(p - 1));
+    EXPECT_EQ(sum_over(p, 64, plans), L * (message(64) + bytes(64) * kGamma) + L * message(64));
+  }
 }
 
 }  // namespace

@@ -15,34 +15,25 @@
 namespace aisc::exact {
 namespace {
 
-TEST(VirtualTime, MessageTakesAlphaAndBetaOnBothSides) {
-  const auto times = end_times({.ranks = 2}, [](Rank rank) {
+// Of two ranks, where 0 sends to 1, each from its time on: when they were over.
+std::vector<double> times_of_message(double send_at, double recv_at) {
+  return end_times({.ranks = 2}, [&](Rank rank) {
+    rank.clock.advance(rank.world.rank() == 0 ? send_at : recv_at);
     if (rank.world.rank() == 0) rank.world.send(f32(rank, 256), 1).wait();
     if (rank.world.rank() == 1) rank.world.recv(f32(rank, 256), 0).wait();
   });
-  EXPECT_EQ(times, (std::vector<double>{message(256), message(256)}));
+}
+
+TEST(VirtualTime, MessageTakesAlphaAndBetaOnBothSides) {
+  EXPECT_EQ(times_of_message(0, 0), (std::vector<double>{message(256), message(256)}));
 }
 
 TEST(VirtualTime, LateReceiverPaysNothingExtra) {
-  const auto times = end_times({.ranks = 2}, [](Rank rank) {
-    if (rank.world.rank() == 0) rank.world.send(f32(rank, 256), 1).wait();
-    if (rank.world.rank() == 1) {
-      rank.clock.advance(8);
-      rank.world.recv(f32(rank, 256), 0).wait();
-    }
-  });
-  EXPECT_EQ(times, (std::vector<double>{message(256), 8}));
+  EXPECT_EQ(times_of_message(0, 8), (std::vector<double>{message(256), 8}));
 }
 
 TEST(VirtualTime, LateSenderDelaysTheReceiver) {
-  const auto times = end_times({.ranks = 2}, [](Rank rank) {
-    if (rank.world.rank() == 1) rank.world.recv(f32(rank, 256), 0).wait();
-    if (rank.world.rank() == 0) {
-      rank.clock.advance(8);
-      rank.world.send(f32(rank, 256), 1).wait();
-    }
-  });
-  EXPECT_EQ(times, (std::vector<double>{8 + message(256), 8 + message(256)}));
+  EXPECT_EQ(times_of_message(8, 0), (std::vector<double>{8 + message(256), 8 + message(256)}));
 }
 
 TEST(VirtualTime, LinksWorkInBothDirectionsAtOnce) {

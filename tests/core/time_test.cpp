@@ -103,18 +103,16 @@ TEST_F(Traces, TimeOfAPartLeavesOutWhatIsNestedInIt) {
 }
 
 TEST_F(Traces, KnowThePartOfTheInnermostSpan) {
-  Clock clock = Clock::virtual_time();
-  Trace trace(clock);
-  EXPECT_EQ(trace.part(), "");
+  EXPECT_EQ(trace_.part(), "");
   {
-    const auto outer = trace.span("attention");
+    const auto outer = trace_.span("attention");
     {
-      const auto inner = trace.span("product", "qkv");
-      EXPECT_EQ(trace.part(), "product");
+      const auto inner = trace_.span("product", "qkv");
+      EXPECT_EQ(trace_.part(), "product");
     }
-    EXPECT_EQ(trace.part(), "attention");
+    EXPECT_EQ(trace_.part(), "attention");
   }
-  EXPECT_EQ(trace.part(), "");
+  EXPECT_EQ(trace_.part(), "");
 }
 
 TEST_F(Traces, PartsAddUpEvenWhenAPartIsNestedInItself) {
@@ -256,10 +254,7 @@ TEST_F(Traces, GiveWhatRunsBesideTheThreadsNamedLanes) {
   EXPECT_EQ(events[3].lane, 3);
   EXPECT_TRUE(trace_.seconds_by_part().empty());
 
-  const std::string path = ::testing::TempDir() + "aisc_named_lanes_test.json";
-  trace_.write_chrome_json(path);
-  const nlohmann::json json = nlohmann::json::parse(read_file(path));
-  std::remove(path.c_str());
+  const nlohmann::json json = nlohmann::json::parse(trace_.to_chrome_json());
   const nlohmann::json& rows = json.at("traceEvents");
   EXPECT_EQ(rows.at(1).at("name"), "thread_name");
   EXPECT_EQ(rows.at(1).at("tid"), 1);

@@ -111,31 +111,27 @@ TEST_P(Kernels, FreshSharedAndDeviceMemoryIsNotZero) {
 
 __global__ void shuffles(int* out) {
   const int lane = static_cast<int>(threadIdx.x);
-  int* mine = out + lane * 8;
+  int* mine = out + lane * 6;
   mine[0] = __shfl_sync(~0u, lane, 7);
   mine[1] = __shfl_sync(~0u, lane, 3, 8);
   mine[2] = __shfl_up_sync(~0u, lane, 3);
   mine[3] = __shfl_down_sync(~0u, lane, 5, 16);
   mine[4] = __shfl_xor_sync(~0u, lane, 9);
   mine[5] = static_cast<int>(__ballot_sync(~0u, lane % 3 == 0));
-  mine[6] = __any_sync(~0u, lane == 31) * 2 + __any_sync(~0u, 0);
-  mine[7] = __all_sync(~0u, 1) * 2 + __all_sync(~0u, lane < 31);
 }
 
 TEST_P(Kernels, ShufflesAndVotesAreThoseOfTheProgrammingGuide) {
-  Array<int> out(32 * 8);
+  Array<int> out(32 * 6);
   ASSERT_EQ(run(1, 32, 0, shuffles, out.data()), cudaSuccess);
   const auto values = out.values();
   for (int lane = 0; lane < 32; ++lane) {
-    const int* mine = values.data() + lane * 8;
+    const int* mine = values.data() + lane * 6;
     EXPECT_EQ(mine[0], 7);
     EXPECT_EQ(mine[1], lane / 8 * 8 + 3);
     EXPECT_EQ(mine[2], lane < 3 ? lane : lane - 3);
     EXPECT_EQ(mine[3], lane % 16 + 5 < 16 ? lane + 5 : lane);
     EXPECT_EQ(mine[4], lane ^ 9);
     EXPECT_EQ(mine[5], 0x49249249);
-    EXPECT_EQ(mine[6], 2);
-    EXPECT_EQ(mine[7], 2);
   }
 }
 
@@ -149,7 +145,6 @@ __global__ void half_warps(int* out) {
   else
     *mine = __shfl_xor_sync(0xffff0000u, lane, 2);
   __syncwarp();
-  *mine += __syncthreads_or(threadIdx.x == 40) * 100;
 }
 
 TEST_P(Kernels, LanesInTheMaskNeedNotBeAll) {
@@ -157,7 +152,7 @@ TEST_P(Kernels, LanesInTheMaskNeedNotBeAll) {
   ASSERT_EQ(run(1, 48, 0, half_warps, out.data()), cudaSuccess);
   const auto values = out.values();
   for (int lane = 0; lane < 32; ++lane)
-    EXPECT_EQ(values[static_cast<std::size_t>(lane)], (lane ^ (lane < 16 ? 1 : 2)) + 100);
+    EXPECT_EQ(values[static_cast<std::size_t>(lane)], lane ^ (lane < 16 ? 1 : 2));
 }
 
 __global__ void return_early(int* out) {
@@ -178,23 +173,16 @@ TEST_P(Kernels, ThreadsThatHaveReturnedAreNotWaitedFor) {
   }
 }
 
-__global__ void atomics(float* sum, int* largest, unsigned* bits, unsigned long long* count) {
+__global__ void atomics(float* sum, unsigned long long* count) {
   atomicAdd(sum, 0.5f);
-  atomicMax(largest, static_cast<int>(threadIdx.x * 7 % 64));
-  atomicOr(bits, 1u << threadIdx.x % 32);
   if (atomicCAS(count, 0ull, 5ull) != 0ull) atomicAdd(count, 1ull);
 }
 
 TEST_P(Kernels, Atomics) {
   Array<float> sum(1);
-  Array<int> largest(1);
-  Array<unsigned> bits(1);
   Array<unsigned long long> count(1);
-  ASSERT_EQ(run(2, 64, 0, atomics, sum.data(), largest.data(), bits.data(), count.data()),
-            cudaSuccess);
+  ASSERT_EQ(run(2, 64, 0, atomics, sum.data(), count.data()), cudaSuccess);
   EXPECT_EQ(sum.values()[0], 64);
-  EXPECT_EQ(largest.values()[0], 63);
-  EXPECT_EQ(bits.values()[0], ~0u);
   EXPECT_EQ(count.values()[0], 5u + 127u);
 }
 

@@ -155,11 +155,9 @@ class Call {
     const auto c = c_.values();
     ASSERT_EQ(run(), CUBLAS_STATUS_SUCCESS);
     const auto d = d_.values();
-    const auto bias_after = bias_.values();
     const auto aux_after = aux_.values();
     const auto epilogue = case_.epilogue;
     const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-    std::vector<double> row_sums(kM);
     for (int batch = 0; batch < case_.batches; ++batch)
       for (std::int64_t i = 0; i < kM; ++i)
         for (std::int64_t j = 0; j < kN; ++j) {
@@ -173,18 +171,11 @@ class Call {
               epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
           EXPECT_NEAR(aux_after[aux_place], writes_aux ? x : aux[aux_place], tolerance);
           if (epilogue & CUBLASLT_EPILOGUE_GELU) x = gelu(x);
-          if (epilogue == CUBLASLT_EPILOGUE_DGELU || epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD)
+          if (epilogue == CUBLASLT_EPILOGUE_DGELU)
             x *= (gelu(aux[aux_place] + 1e-5) - gelu(aux[aux_place] - 1e-5)) / 2e-5;
-          row_sums[at(i)] += x;
           EXPECT_NEAR(d[at(place)], x, tolerance) << i << ", " << j << ", batch " << batch;
         }
-    for (std::int64_t i = 0; i < (epilogue == CUBLASLT_EPILOGUE_BGRADB ? kN : kM); ++i) {
-      double expected = bias[at(i)];
-      if (epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD) expected = row_sums[at(i)];
-      if (epilogue == CUBLASLT_EPILOGUE_BGRADA) expected = sum_of_a(i);
-      if (epilogue == CUBLASLT_EPILOGUE_BGRADB) expected = sum_of_b(i);
-      EXPECT_NEAR(bias_after[at(i)], expected, tolerance) << i;
-    }
+    EXPECT_EQ(bias_.values(), bias);
   }
 
  private:
@@ -219,17 +210,6 @@ class Call {
                                     : row + column * (rows + case_.extra_ld);
     return b_values_[static_cast<std::size_t>(batch * kStride + within)];
   }
-  double sum_of_a(std::int64_t i) const {
-    double sum = 0;
-    for (std::int64_t k = 0; k < kK; ++k) sum += a(0, i, k);
-    return sum;
-  }
-  double sum_of_b(std::int64_t j) const {
-    double sum = 0;
-    for (std::int64_t k = 0; k < kK; ++k) sum += b(0, k, j);
-    return sum;
-  }
-
   Case case_;
   Buffer a_, b_, c_, d_, bias_, aux_;
   std::vector<double> a_values_ = a_.values();
@@ -268,8 +248,7 @@ TEST(Matmul, TypesAndBatches) {
 TEST(Matmul, Epilogues) {
   for (const auto epilogue :
        {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS,
-        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
-        CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU}) {
     SCOPED_TRACE(epilogue);
     Call({.in = CUDA_R_64F, .out = CUDA_R_64F, .epilogue = epilogue, .beta = 1}).check(kF64);
     Call({.transa = true, .epilogue = epilogue}).check(kF32);

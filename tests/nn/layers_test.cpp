@@ -39,11 +39,8 @@ void check_layer(const LayerCase& layer_case, DeviceKind kind, Pass pass) {
   const auto layer = layer_case.make(world.rank);
   ParameterStore store(world.device, {{"layer", layer->parameters()}},
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
-  for (std::size_t i = 0; i < store.parameters().size(); ++i)
-    world.device.copy(
-        store.parameters()[i]->value().reshaped({store.parameters()[i]->shape.count()}),
-        random_tensor({store.parameters()[i]->shape.count()}, DType::F64, world.device,
-                      store.parameters()[i]->name, 0.5));
+  for (const Parameter* p : store.parameters())
+    world.device.copy(p->value(), random_tensor(p->shape, DType::F64, world.device, p->name, 0.5));
   const Tensor x = random_tensor(layer_case.input, DType::F64, world.device, "x");
   const auto forward = [&](Saved& saved) { return layer->forward(x.clone(), saved, pass); };
   Saved saved;

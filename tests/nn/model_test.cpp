@@ -251,11 +251,9 @@ TEST(Gpt, InStagesIsTheWholeModel) {
   const std::vector<double> sum = to_doubles(a.parameters()[0]->grad());
   const std::vector<double> expected = to_doubles(known.at("wte.weight")->grad());
   for (std::size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum[i], expected[i], 1e-13) << i;
-  EXPECT_TRUE(error_says(
-      [&] {
-        make_gpt(world.rank, config, gpt2_parts(), {1, 3});
-      },
-      {"blocks 1 to 3 of 2"}));
+  const BlockRange beyond{1, 3};
+  EXPECT_TRUE(error_says([&] { make_gpt(world.rank, config, gpt2_parts(), beyond); },
+                         {"blocks 1 to 3 of 2"}));
 }
 
 // Blocks 0 and 2 of 3 on one rank, block 1 on another: layers of two stages in one model.

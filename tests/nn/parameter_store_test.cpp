@@ -45,27 +45,6 @@ class StoreOnDevices : public PerDevice {};
 INSTANTIATE_TEST_SUITE_P(All, StoreOnDevices, ::testing::ValuesIn(device_kinds()),
                          device_kind_test_name);
 
-TEST_P(StoreOnDevices, DrawsAnySplitAsPartOfTheWhole) {
-  Parameter whole = normal("weight", {6, 10});
-  ParameterStore serial(device_, {{"unit", {&whole}}}, {.value_dtype = DType::F64});
-  serial.initialize(3);
-  for (const int dim : {0, 1}) {
-    for (int part = 0; part < 2; ++part) {
-      Parameter shard = split_parameter("weight", {6, 10}, dim, part, 2, Init::normal(0.5), true);
-      ParameterStore store(device_, {{"unit", {&shard}}}, {.value_dtype = DType::F64});
-      store.initialize(3);
-      const std::vector<double> drawn = to_doubles(shard.value()), all = to_doubles(whole.value());
-      for (std::int64_t i = 0; i < shard.shape[0]; ++i)
-        for (std::int64_t j = 0; j < shard.shape[1]; ++j) {
-          const std::int64_t row = i + (dim == 0 ? shard.split_begin : 0);
-          const std::int64_t column = j + (dim == 1 ? shard.split_begin : 0);
-          EXPECT_EQ(drawn[static_cast<std::size_t>(i * shard.shape[1] + j)],
-                    all[static_cast<std::size_t>(row * 10 + column)]);
-        }
-    }
-  }
-}
-
 TEST_P(StoreOnDevices, DrawsByNameAndSeed) {
   Parameter a = normal("a", {100}), b = normal("b", {100});
   ParameterStore store(device_, {{"unit", {&a, &b}}}, {});
@@ -160,21 +139,20 @@ TEST_P(StoreOnDevices, RefusesWhatCannotBeBound) {
   Parameter a = normal("a", {64});
   ParameterStore store(device_, {{"unit", {&a}}}, kNoMemory);
   const auto flat = [&](std::int64_t n, DType dtype) { return Tensor({n}, dtype, device_); };
-  const auto says = [&](auto&& f, const std::vector<std::string>& words) {
-    return error_says(f, words);
-  };
-  EXPECT_TRUE(says([&] { store.bind_values(0, flat(63, DType::F64)); },
-                   {"values of unit unit", "found 63 x F64", "expected 64 x F64"}));
-  EXPECT_TRUE(says([&] { store.bind_grads(0, flat(64, DType::F32)); },
-                   {"gradients of unit unit", "found 64 x F32", "expected 64 x F64"}));
-  EXPECT_TRUE(says([&] { store.unbind_values(0); }, {"no values", "unit unit"}));
+  EXPECT_TRUE(error_says([&] { store.bind_values(0, flat(63, DType::F64)); },
+                         {"values of unit unit", "found 63 x F64", "expected 64 x F64"}));
+  EXPECT_TRUE(error_says([&] { store.bind_grads(0, flat(64, DType::F32)); },
+                         {"gradients of unit unit", "found 64 x F32", "expected 64 x F64"}));
+  EXPECT_TRUE(error_says([&] { store.unbind_values(0); }, {"no values", "unit unit"}));
   store.bind_values(0, flat(64, DType::F64));
-  EXPECT_TRUE(says([&] { store.bind_values(0, flat(64, DType::F64)); }, {"have memory already"}));
+  EXPECT_TRUE(
+      error_says([&] { store.bind_values(0, flat(64, DType::F64)); }, {"have memory already"}));
   EXPECT_THROW(store.bind_values(1, flat(64, DType::F64)), std::exception);
   Parameter b = normal("b", {64});
   ParameterStore owner(device_, {{"unit", {&b}}}, {});
-  EXPECT_TRUE(says([&] { owner.bind_values(0, flat(64, DType::F32)); }, {"have memory already"}));
-  EXPECT_TRUE(says([&] { owner.unbind_values(0); }, {"no values are bound"}));
+  EXPECT_TRUE(
+      error_says([&] { owner.bind_values(0, flat(64, DType::F32)); }, {"have memory already"}));
+  EXPECT_TRUE(error_says([&] { owner.unbind_values(0); }, {"no values are bound"}));
 }
 
 // ---- parts of a parameter -----------------------------------------------------------------------
@@ -186,12 +164,20 @@ TEST_P(StoreOnDevices, AnyPartOfAnySplitIsDrawnAsPartOfTheWhole) {
     return to_doubles(out);
   };
   const Init init = Init::normal(0.5, 40);  // the last 20 of 60 are padding
-  const std::vector<double> all = drawn(whole_parameter("weight", {6, 10}, init, true), 0, 60);
+  Parameter whole = whole_parameter("weight", {6, 10}, init, true);
+  const auto expect_initialized = [&](Parameter& p) {
+    ParameterStore store(device_, {{"unit", {&p}}}, {.value_dtype = DType::F64});
+    store.initialize(9);
+    EXPECT_EQ(to_doubles(p.value()), drawn(p, 0, p.shape.count()));
+  };
+  expect_initialized(whole);
+  const std::vector<double> all = drawn(whole, 0, 60);
   EXPECT_EQ(all[40], 0.0);
   EXPECT_NE(all[39], 0.0);
   for (const int dim : {0, 1})
     for (int part = 0; part < 2; ++part) {
-      const Parameter p = split_parameter("weight", {6, 10}, dim, part, 2, init, true);
+      Parameter p = split_parameter("weight", {6, 10}, dim, part, 2, init, true);
+      expect_initialized(p);
       for (const auto& [begin, count] :
            {std::pair(0, 30), std::pair(7, 11), std::pair(29, 1), std::pair(4, 0)}) {
         const std::vector<double> found = drawn(p, begin, count);
@@ -217,22 +203,18 @@ TEST(GlobalRuns, AreOneForAWholeParameterAndOneARowAlongDimension1) {
   const Init init = Init::normal(1);
   EXPECT_EQ(text(whole_parameter("w", {6, 10}, init, true), {7, 33}), "7>7x26 ");
   EXPECT_EQ(text(split_parameter("w", {6, 10}, 0, 1, 2, init, true), {7, 30}), "7>37x23 ");
-  const Parameter columns = split_parameter("w", {3, 10}, 1, 1, 2, init, true);
+  const auto columns_of = [&](int part, int parts) {
+    return split_parameter("w", {3, 10}, 1, part, parts, init, true);
+  };
+  const Parameter columns = columns_of(1, 2);
   EXPECT_EQ(text(columns, {0, 15}), "0>5x5 5>15x5 10>25x5 ");
   EXPECT_EQ(text(columns, {3, 6}), "3>8x2 5>15x1 ");
   EXPECT_EQ(text(columns, {4, 4}), "");
-  EXPECT_EQ(text(split_parameter("w", {3, 10}, 1, 0, 1, init, true), {3, 6}), "3>3x3 ");
+  EXPECT_EQ(text(columns_of(0, 1), {3, 6}), "3>3x3 ");
   EXPECT_TRUE(error_says([&] { global_runs(columns, {0, 16}); }, {"w", "[0, 16) of 15"}));
-  EXPECT_TRUE(error_says(
-      [&] {
-        split_parameter("w", {3, 10}, 1, 0, 4, init, true);
-      },
-      {"parameter w", "10 along dimension 1", "4 parts"}));
-  EXPECT_TRUE(error_says(
-      [&] {
-        split_parameter("w", {3, 10}, 1, 2, 2, init, true);
-      },
-      {"parameter w", "part 2 of 2"}));
+  EXPECT_TRUE(
+      error_says([&] { columns_of(0, 4); }, {"parameter w", "10 along dimension 1", "4 parts"}));
+  EXPECT_TRUE(error_says([&] { columns_of(2, 2); }, {"parameter w", "part 2 of 2"}));
 }
 
 }  // namespace

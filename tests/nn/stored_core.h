@@ -2,8 +2,8 @@
 // fused core, and one that key lengths and recomputation make a difference to.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,30 +21,30 @@ class StoredCore final : public Layer {
 
   Tensor forward(Tensor qkv, Saved& saved, const Pass& pass) const override {
     const auto span = rank_.trace.span("attention", name_);
-    const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], D = qkv.shape()[2] / 3 / heads_;
-    const std::vector<double> x = to_doubles(qkv);
-    std::vector<double> lengths(static_cast<std::size_t>(B), static_cast<double>(T));
-    if (pass.key_lengths) lengths = to_doubles(pass.key_lengths);
-    std::vector<double> p(static_cast<std::size_t>(B * heads_ * T * T)), out(x.size() / 3);
-    each(B, T, [&](std::int64_t b, std::int64_t h, std::int64_t t) {
+    const Array x = by_heads(qkv);
+    const std::int64_t B = x.extent(0), T = x.extent(1), D = x.extent(3) / 3;
+    Array p({B, heads_, T, T}), out({B, T, heads_, D});
+    const std::vector<double> lengths =
+        pass.key_lengths ? to_doubles(pass.key_lengths) : std::vector<double>(std::size_t(B), T);
+    each(x, [&](std::int64_t b, std::int64_t h, std::int64_t t) {
+      const auto length = static_cast<std::int64_t>(lengths[std::size_t(b)]);
+      const std::int64_t end = causal_ ? std::min(t + 1, length) : length;  // of the keys seen
       double sum = 0;
-      for (std::int64_t s = 0; s < T; ++s) {
-        const bool seen = (!causal_ || s <= t) && static_cast<double>(s) < lengths[std::size_t(b)];
-        double score = -std::numeric_limits<double>::infinity();
-        if (seen) score = dot(x, at(b, t, h, 0, T, D), at(b, s, h, 1, T, D), D);
-        sum += p[of(b, h, t, s, T)] = std::exp(score / std::sqrt(double(D)));
+      for (std::int64_t s = 0; s < end; ++s) {
+        double score = 0;
+        for (std::int64_t d = 0; d < D; ++d) score += x(b, t, h, d) * x(b, s, h, D + d);
+        sum += p(b, h, t, s) = std::exp(score / std::sqrt(double(D)));
       }
-      for (std::int64_t s = 0; s < T; ++s) {
-        p[of(b, h, t, s, T)] /= sum;
+      for (std::int64_t s = 0; s < end; ++s) {
+        p(b, h, t, s) /= sum;
         for (std::int64_t d = 0; d < D; ++d)
-          out[std::size_t(((b * T + t) * heads_ + h) * D + d)] +=
-              p[of(b, h, t, s, T)] * x[at(b, s, h, 2, T, D) + std::size_t(d)];
+          out(b, t, h, d) += p(b, h, t, s) * x(b, s, h, 2 * D + d);
       }
     });
     Tensor y({B, T, heads_ * D}, qkv.dtype(), qkv.device());
-    Tensor probabilities({B, heads_, T, T}, qkv.dtype(), qkv.device());
-    write_doubles(y, out);
-    write_doubles(probabilities, p);
+    Tensor probabilities(p.shape, qkv.dtype(), qkv.device());
+    write_doubles(y, out.values);
+    write_doubles(probabilities, p.values);
     saved.push(std::move(qkv));
     saved.push(std::move(probabilities));
     return y;
@@ -53,56 +53,45 @@ class StoredCore final : public Layer {
   Tensor backward(Tensor dy, Saved& saved, const Pass&) override {
     const auto span = rank_.trace.span("attention", name_);
     const Tensor probabilities = saved.pop(), qkv = saved.pop();
-    const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], D = qkv.shape()[2] / 3 / heads_;
-    const std::vector<double> x = to_doubles(qkv), p = to_doubles(probabilities),
-                              dout = to_doubles(dy);
-    std::vector<double> dx(x.size());
-    each(B, T, [&](std::int64_t b, std::int64_t h, std::int64_t t) {
-      const auto row = std::size_t(((b * T + t) * heads_ + h) * D);
+    const Array x = by_heads(qkv), p = to_array(probabilities), dout = by_heads(dy);
+    const std::int64_t T = x.extent(1), D = x.extent(3) / 3;
+    Array dx(x.shape);
+    each(x, [&](std::int64_t b, std::int64_t h, std::int64_t t) {
       std::vector<double> dp(std::size_t(T), 0.0);
       double sum = 0;
-      for (std::int64_t s = 0; s < T; ++s)
-        for (std::int64_t d = 0; d < D; ++d) {
-          const double g = dout[row + std::size_t(d)];
-          dp[std::size_t(s)] += g * x[at(b, s, h, 2, T, D) + std::size_t(d)];
-          dx[at(b, s, h, 2, T, D) + std::size_t(d)] += g * p[of(b, h, t, s, T)];
-        }
-      for (std::int64_t s = 0; s < T; ++s) sum += p[of(b, h, t, s, T)] * dp[std::size_t(s)];
       for (std::int64_t s = 0; s < T; ++s) {
-        const double ds = p[of(b, h, t, s, T)] * (dp[std::size_t(s)] - sum) / std::sqrt(double(D));
         for (std::int64_t d = 0; d < D; ++d) {
-          dx[at(b, t, h, 0, T, D) + std::size_t(d)] +=
-              ds * x[at(b, s, h, 1, T, D) + std::size_t(d)];
-          dx[at(b, s, h, 1, T, D) + std::size_t(d)] +=
-              ds * x[at(b, t, h, 0, T, D) + std::size_t(d)];
+          dp[std::size_t(s)] += dout(b, t, h, d) * x(b, s, h, 2 * D + d);
+          dx(b, s, h, 2 * D + d) += dout(b, t, h, d) * p(b, h, t, s);
+        }
+        sum += p(b, h, t, s) * dp[std::size_t(s)];
+      }
+      for (std::int64_t s = 0; s < T; ++s) {
+        const double ds = p(b, h, t, s) * (dp[std::size_t(s)] - sum) / std::sqrt(double(D));
+        for (std::int64_t d = 0; d < D; ++d) {
+          dx(b, t, h, d) += ds * x(b, s, h, D + d);
+          dx(b, s, h, D + d) += ds * x(b, t, h, d);
         }
       }
     });
     Tensor dqkv(qkv.shape(), qkv.dtype(), qkv.device());
-    write_doubles(dqkv, dx);
+    write_doubles(dqkv, dx.values);
     return dqkv;
   }
 
  private:
-  // Where query (0), key (1) or value (2) of a token and head begin in qkv.
-  std::size_t at(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t which, std::int64_t T,
-                 std::int64_t D) const {
-    return static_cast<std::size_t>((((b * T + t) * heads_ + h) * 3 + which) * D);
-  }
-  std::size_t of(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t s,
-                 std::int64_t T) const {
-    return static_cast<std::size_t>(((b * heads_ + h) * T + t) * T + s);
-  }
-  static double dot(const std::vector<double>& x, std::size_t i, std::size_t j, std::int64_t D) {
-    double sum = 0;
-    for (std::int64_t d = 0; d < D; ++d) sum += x[i + std::size_t(d)] * x[j + std::size_t(d)];
-    return sum;
+  using Array = reference::Array;
+
+  // (B, T, H * n) as (B, T, H, n); of qkv each head's n are D of its query, its key and its value.
+  Array by_heads(const Tensor& x) const {
+    const Shape& shape = x.shape();
+    return to_array(x.view().reshaped({shape[0], shape[1], heads_, shape[2] / heads_}));
   }
   template <class F>
-  void each(std::int64_t B, std::int64_t T, F&& f) const {
-    for (std::int64_t b = 0; b < B; ++b)
-      for (std::int64_t h = 0; h < heads_; ++h)
-        for (std::int64_t t = 0; t < T; ++t) f(b, h, t);
+  static void each(const Array& x, F&& f) {
+    for (std::int64_t b = 0; b < x.extent(0); ++b)
+      for (std::int64_t h = 0; h < x.extent(2); ++h)
+        for (std::int64_t t = 0; t < x.extent(1); ++t) f(b, h, t);
   }
 
   std::int64_t heads_;

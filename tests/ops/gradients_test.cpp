@@ -18,6 +18,14 @@ class OpGradients : public PerDevice {
     return random_tensor(shape, DType::F64, device_, name);
   }
   Tensor unwritten(const Shape& shape) { return Tensor(shape, DType::F64, device_); }
+  // The loss after `forward`, which writes y.
+  template <class Forward>
+  static auto loss_of(const Tensor& y, const Tensor& dy, Forward forward) {
+    return [&y, &dy, forward] {
+      forward();
+      return dot(y, dy);
+    };
+  }
 };
 INSTANTIATE_TEST_SUITE_P(On, OpGradients, ::testing::ValuesIn(device_kinds()),
                          device_kind_test_name);
@@ -30,10 +38,8 @@ TEST_P(OpGradients, OfALinearLayer) {
   ops::matmul(dx, dy, weight);
   ops::matmul(dweight, dy, x, {.transpose = Transpose::First});
   ops::add_bias_backward(dbias, dy, Into::Overwrite);
-  const auto loss = [&] {
-    ops::matmul(y, x, weight, {.transpose = Transpose::Second, .bias = bias});
-    return dot(y, dy);
-  };
+  const auto loss = loss_of(
+      y, dy, [&] { ops::matmul(y, x, weight, {.transpose = Transpose::Second, .bias = bias}); });
   EXPECT_TRUE(check_gradient(loss, x, dx));
   EXPECT_TRUE(check_gradient(loss, weight, dweight));
   EXPECT_TRUE(check_gradient(loss, bias, dbias));
@@ -44,10 +50,7 @@ TEST_P(OpGradients, OfBatchedProducts) {
   const Tensor y = unwritten({3, 4, 6}), da = unwritten({3, 4, 5}), db = unwritten({3, 5, 6});
   ops::matmul(da, dy, b, {.transpose = Transpose::Second, .alpha = 0.5});
   ops::matmul(db, a, dy, {.transpose = Transpose::First, .alpha = 0.5});
-  const auto loss = [&] {
-    ops::matmul(y, a, b, {.alpha = 0.5});
-    return dot(y, dy);
-  };
+  const auto loss = loss_of(y, dy, [&] { ops::matmul(y, a, b, {.alpha = 0.5}); });
   EXPECT_TRUE(check_gradient(loss, a, da));
   EXPECT_TRUE(check_gradient(loss, b, db));
 }
@@ -56,16 +59,10 @@ TEST_P(OpGradients, OfReluAndGelu) {
   const Tensor x = random({60}, "x"), dy = random({60}, "dy"), dx = unwritten({60});
   const Tensor y = unwritten({60});
   ops::gelu_backward(dx, dy, x);
-  const auto gelu_loss = [&] {
-    ops::gelu(y, x);
-    return dot(y, dy);
-  };
+  const auto gelu_loss = loss_of(y, dy, [&] { ops::gelu(y, x); });
   EXPECT_TRUE(check_gradient(gelu_loss, x, dx));
   ops::relu_backward(dx, dy, x);
-  const auto relu_loss = [&] {
-    ops::relu(y, x);
-    return dot(y, dy);
-  };
+  const auto relu_loss = loss_of(y, dy, [&] { ops::relu(y, x); });
   EXPECT_TRUE(check_gradient(relu_loss, x, dx));
 }
 
@@ -73,10 +70,7 @@ TEST_P(OpGradients, OfPermuteAreTheInverseOrder) {
   const Tensor x = random({2, 3, 4, 5}, "x"), dy = random({5, 3, 2, 4}, "dy");
   const Tensor y = unwritten({5, 3, 2, 4}), dx = unwritten({2, 3, 4, 5});
   ops::permute(dx, dy, {2, 1, 3, 0});
-  const auto loss = [&] {
-    ops::permute(y, x, {3, 1, 0, 2});
-    return dot(y, dy);
-  };
+  const auto loss = loss_of(y, dy, [&] { ops::permute(y, x, {3, 1, 0, 2}); });
   EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
@@ -85,10 +79,7 @@ TEST_P(OpGradients, OfDropoutAreTheSameCall) {
   const Tensor x = random({50}, "x"), dy = random({50}, "dy"), dx = unwritten({50});
   const Tensor y = unwritten({50});
   ops::dropout(dx, dy, 0.4, mask, 11);
-  const auto loss = [&] {
-    ops::dropout(y, x, 0.4, mask, 11);
-    return dot(y, dy);
-  };
+  const auto loss = loss_of(y, dy, [&] { ops::dropout(y, x, 0.4, mask, 11); });
   EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
@@ -98,10 +89,7 @@ TEST_P(OpGradients, OfLayerNorm) {
   const Tensor dy = random({N, C}, "dy"), y = unwritten({N, C}), mean = unwritten({N});
   const Tensor rstd = unwritten({N}), dx = unwritten({N, C}), dweight = unwritten({C});
   const Tensor dbias = unwritten({C});
-  const auto loss = [&] {
-    ops::layer_norm(y, mean, rstd, x, weight, bias, 1e-5);
-    return dot(y, dy);
-  };
+  const auto loss = loss_of(y, dy, [&] { ops::layer_norm(y, mean, rstd, x, weight, bias, 1e-5); });
   loss();
   ops::layer_norm_backward(dx, dweight, dbias, dy, x, weight, mean, rstd, Into::Overwrite);
   EXPECT_TRUE(check_gradient(loss, x, dx));
@@ -112,10 +100,7 @@ TEST_P(OpGradients, OfLayerNorm) {
 TEST_P(OpGradients, OfSoftmax) {
   const Tensor x = random({4, 7}, "x"), dy = random({4, 7}, "dy");
   const Tensor y = unwritten({4, 7}), dx = unwritten({4, 7});
-  const auto loss = [&] {
-    ops::softmax(y, x);
-    return dot(y, dy);
-  };
+  const auto loss = loss_of(y, dy, [&] { ops::softmax(y, x); });
   loss();
   ops::softmax_backward(dx, dy, y);
   EXPECT_TRUE(check_gradient(loss, x, dx));
@@ -129,10 +114,8 @@ TEST_P(OpGradients, OfAttention) {
     const Tensor qkv = random({B, T, H * 3 * D}, "qkv"), dout = random({B, T, H * D}, "dout");
     const Tensor out = unwritten({B, T, H * D}), log_sum_exp = unwritten({B, H, T});
     const Tensor dqkv = unwritten(qkv.shape());
-    const auto loss = [&, heads = H] {
-      ops::causal_attention(out, log_sum_exp, qkv, heads);
-      return dot(out, dout);
-    };
+    const auto loss =
+        loss_of(out, dout, [&, heads = H] { ops::causal_attention(out, log_sum_exp, qkv, heads); });
     loss();
     ops::causal_attention_backward(dqkv, dout, qkv, out, log_sum_exp, H);
     EXPECT_TRUE(check_gradient(loss, qkv, dqkv, {.samples = 200}));
@@ -144,10 +127,7 @@ TEST_P(OpGradients, OfEmbedding) {
   const Tensor out = unwritten({9, 4}), dtable = unwritten({6, 4});
   const Tensor ids = ids_tensor({5, 0, 3, 3, 1, 0, 0, 2, 5}, device_);
   ops::embedding_backward(dtable, dout, ids, Into::Overwrite);
-  const auto loss = [&] {
-    ops::embedding(out, table, ids);
-    return dot(out, dout);
-  };
+  const auto loss = loss_of(out, dout, [&] { ops::embedding(out, table, ids); });
   EXPECT_TRUE(check_gradient(loss, table, dtable));
 }
 

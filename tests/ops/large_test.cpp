@@ -1,6 +1,7 @@
-// Sizes at which kernels take other ways: rows of every length up to a vocabulary, tables of many
-// rows, ids that occur very often; and that all of it has the same bits in every run, which for
-// what is only moved or added in the order of the data are those of the CPU.
+// Sizes at which kernels take other ways: many rows, tables of many rows, ids that occur very
+// often; and that all of it has the same bits in every run, which for what is only moved or added
+// in the order of the data are those of the CPU. Rows up to a vocabulary: rows_test.cpp,
+// tables_test.cpp.
 #include <cmath>
 
 #include "tests/ops/per_dtype.h"
@@ -9,7 +10,6 @@ namespace aisc {
 namespace {
 
 using ops::Into;
-using reference::Ids;
 
 class Large : public PerDType {
  protected:
@@ -23,66 +23,6 @@ class Large : public PerDType {
   CpuDevice cpu_{{.poison = true}};
 };
 INSTANTIATE_TEST_SUITE_P(Ops, Large, kFloatingTypes, dtype_name);
-
-// Lengths just below and above those that a warp or a block keeps in registers.
-TEST_P(Large, LayerNormOfRowsOfEveryLength) {
-  for (const Index C : {256, 512, 768, 1024, 1032, 2048, 4096, 4104, 8192, 16384, 16392, 20001}) {
-    const Index N = C < 2000 ? 19 : 3;
-    const Tensor x = random({N, C}, "x", 3), weight = random({C}, "w"), bias = random({C}, "b");
-    const Tensor y = unwritten({N, C}), mean = unwritten_sums({N}), rstd = unwritten_sums({N});
-    ops::layer_norm(y, mean, rstd, x, weight, bias, 1e-5);
-    const reference::LayerNorm expected =
-        reference::layer_norm(to_array(x), to_array(weight), to_array(bias), 1e-5);
-    EXPECT_TRUE(all_close(y, expected.y.values, rounded_)) << C;
-    EXPECT_TRUE(all_close(rstd, expected.rstd.values, tolerance_of(sums_))) << C;
-    const Tensor dy = random({N, C}, "dy"), dx = unwritten({N, C});
-    const Tensor dweight = unwritten({C}), dbias = unwritten({C});
-    const auto backward = [&](View to) {
-      ops::layer_norm_backward(to, dweight, dbias, dy, x, weight, mean, rstd, Into::Overwrite);
-    };
-    backward(dx);
-    const reference::LayerNormGradients gradients = reference::layer_norm_backward(
-        to_array(dy), to_array(x), to_array(weight), to_array(mean), to_array(rstd));
-    EXPECT_TRUE(all_close(dx, gradients.dx.values, rounded_)) << C;
-    EXPECT_TRUE(all_close(dweight, gradients.dweight.values, {rounded_.relative, 4})) << C;
-    EXPECT_TRUE(all_close(dbias, gradients.dbias.values, {rounded_.relative, 4})) << C;
-    backward(dy);
-    EXPECT_TRUE(same_bits(dy, dx)) << C << " in place of dy";
-  }
-}
-
-TEST_P(Large, SoftmaxOfLongRows) {
-  for (const Index C : {1024, 2049, 4096, 8200, 50304}) {
-    const Tensor x = random({2, C}, "x", 3), y = unwritten({2, C}), dy = random({2, C}, "dy");
-    ops::softmax(y, x);
-    EXPECT_TRUE(all_close(y, reference::softmax(to_array(x)).values, rounded_)) << C;
-    const Tensor dx = unwritten({2, C});
-    ops::softmax_backward(dx, dy, y);
-    EXPECT_TRUE(
-        all_close(dx, reference::softmax_backward(to_array(dy), to_array(y)).values, rounded_))
-        << C;
-  }
-}
-
-// GPT-2's vocabulary, padded and not.
-TEST_P(Large, CrossEntropyOfAVocabulary) {
-  for (const Index V : {50304, 50257}) {
-    const Index N = 3, classes = 50257;
-    const Tensor logits = random({N, V}, "logits", 3), dlogits = unwritten({N, V});
-    const Ids ids{50256, 0, 50255};
-    const Tensor targets = ids_tensor(ids, device_);
-    const Tensor losses = unwritten_sums({N}), log_sum_exp = unwritten_sums({N});
-    ops::cross_entropy(losses, log_sum_exp, logits, targets, classes);
-    const reference::CrossEntropy expected =
-        reference::cross_entropy(to_array(logits), ids, classes);
-    EXPECT_TRUE(all_close(losses, expected.losses.values, tolerance_of(sums_))) << V;
-    ops::cross_entropy_backward(dlogits, logits, log_sum_exp, targets, classes, 0.125);
-    EXPECT_TRUE(all_close(
-        dlogits, reference::cross_entropy_backward(to_array(logits), ids, classes, 0.125).values,
-        rounded_))
-        << V;
-  }
-}
 
 TEST_P(Large, ColumnSumsOfManyRows) {
   for (const Index C : {1, 24, 2000}) {

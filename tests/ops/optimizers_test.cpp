@@ -1,6 +1,4 @@
 // Optimizer steps against the published formulas, master weights, and the norm that clipping needs.
-#include <omp.h>
-
 #include <cmath>
 #include <string>
 
@@ -29,15 +27,10 @@ TEST_P(SumOfSquares, MatchesReference) {
 
 // Partial sums have fixed bounds, so that clipping is the same on any machine.
 TEST_P(SumOfSquares, DoesNotDependOnTheNumberOfThreads) {
-  const int before = omp_get_max_threads();
   const Tensor x = random({100'003}, "x");
-  omp_set_num_threads(1);
-  const double alone = ops::sum_of_squares(x);
-  for (const int threads : {2, 3, 7}) {
-    omp_set_num_threads(threads);
-    EXPECT_EQ(ops::sum_of_squares(x), alone) << threads;
-  }
-  omp_set_num_threads(before);
+  const double expected = ops::sum_of_squares(x);
+  with_threads({1, 2, 3, 7},
+               [&](int threads) { EXPECT_EQ(ops::sum_of_squares(x), expected) << threads; });
 }
 
 TEST_P(SumOfSquares, OfNaNIsNaN) {

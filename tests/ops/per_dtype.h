@@ -3,7 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
+#include <cmath>
 #include <initializer_list>
 #include <memory>
 #include <ostream>
@@ -78,5 +80,56 @@ inline const auto kShortTypes = on_devices({DType::BF16, DType::F16});
 inline const auto kTypesOnCpu =
     ::testing::Values(TypeOnDevice{DType::F64}, TypeOnDevice{DType::F32}, TypeOnDevice{DType::BF16},
                       TypeOnDevice{DType::F16});
+
+// Calls f(threads) with each of these numbers of threads.
+template <class F>
+void with_threads(std::initializer_list<int> numbers, F&& f) {
+  const int before = omp_get_max_threads();
+  for (const int threads : numbers) {
+    omp_set_num_threads(threads);
+    f(threads);
+  }
+  omp_set_num_threads(before);
+}
+
+// The bias (columns) added to each row of x.
+inline Array plus_bias(Array x, ConstView bias) {
+  const std::vector<double> terms = to_doubles(bias);
+  for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] += terms[i % terms.size()];
+  return x;
+}
+
+// A tensor that begins `before` elements after an address that is good for long accesses. It lies
+// between NaN, which nobody may read, nor write anything else there.
+class Between {
+ public:
+  // Not written: NaN.
+  Between(const Shape& shape, DType dtype, Device& device, Index before = 1)
+      : all_({shape.count() + 16}, dtype, device), shape_(shape), before_(before) {
+    ops::fill(all_, NAN);
+  }
+  explicit Between(const Tensor& values, Index before = 1)
+      : Between(values.shape(), values.dtype(), values.device(), before) {
+    values.device().copy(view(), values);
+  }
+  ~Between() {
+    const std::vector<double> values = to_doubles(all_);
+    for (Index i = 0; i < all_.count(); ++i)
+      if (i < before_ || i >= before_ + shape_.count()) {
+        EXPECT_TRUE(std::isnan(values[static_cast<std::size_t>(i)])) << i << " of " << before_;
+      }
+  }
+  Between(const Between&) = delete;
+  Between& operator=(const Between&) = delete;
+
+  View view() const { return all_.view().flat(before_, shape_.count()).reshaped(shape_); }
+  operator View() const { return view(); }
+  operator ConstView() const { return view(); }
+
+ private:
+  const Tensor all_;
+  const Shape shape_;
+  const Index before_;
+};
 
 }  // namespace aisc

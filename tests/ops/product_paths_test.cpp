@@ -38,12 +38,8 @@ class ProductPaths : public ::testing::TestWithParam<Path> {
     const Tolerance tolerance{tolerance_of(out_type).relative, std::sqrt(double(K))};
 
     way(out, left, right, {.transpose = t, .bias = bias});
-    Array expected = product;
-    expected.shape = Shape{M, N};
-    const std::vector<double> terms = to_doubles(bias);
-    for (std::size_t i = 0; i < expected.values.size(); ++i)
-      expected.values[i] += terms[i % terms.size()];
-    EXPECT_TRUE(all_close(out, expected.values, tolerance)) << M << " x " << N << " x " << K;
+    EXPECT_TRUE(all_close(out, plus_bias(product, bias).values, tolerance))
+        << M << " x " << N << " x " << K;
 
     const Array before = to_array(out);
     way(out, left, right, {.transpose = t, .alpha = -0.5, .into = Into::Accumulate});

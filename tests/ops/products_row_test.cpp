@@ -1,6 +1,4 @@
 // The product of one row, called directly for every type: `matmul` takes it only for short ones.
-#include <omp.h>
-
 #include <cmath>
 
 #include "common/ops/cpu/products.h"
@@ -23,16 +21,12 @@ class RowProduct : public PerDType {
         reference::matmul(to_array(a.view().reshaped({1, 1, K})),
                           to_array(b.view().reshaped({1, N, K})), Transpose::Second);
     cpu::row_product(out, a, b, {.transpose = Transpose::Second, .bias = bias});
-    std::vector<double> expected = product.values;
-    const std::vector<double> terms = to_doubles(bias);
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += terms[i];
-    EXPECT_TRUE(all_close(out, expected, tolerance)) << N << " x " << K;
+    EXPECT_TRUE(all_close(out, plus_bias(product, bias).values, tolerance)) << N << " x " << K;
 
-    expected = to_doubles(out);
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= 0.5 * product.values[i];
+    const Array sum = reference::add(to_array(out), reference::scale(product, -0.5));
     cpu::row_product(out, a, b,
                      {.transpose = Transpose::Second, .alpha = -0.5, .into = Into::Accumulate});
-    EXPECT_TRUE(all_close(out, expected, tolerance)) << N << " x " << K;
+    EXPECT_TRUE(all_close(out, sum.values, tolerance)) << N << " x " << K;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ops, RowProduct, kTypesOnCpu, dtype_name);
@@ -47,18 +41,14 @@ TEST_P(RowProduct, MatchesReference) {
 }
 
 TEST_P(RowProduct, WithAnyNumberOfThreadsHasTheSameBits) {
-  const int before = omp_get_max_threads();
   const Tensor a = random({1, 130}, "a"), b = random({301, 130}, "b");
   const Tensor expected = unwritten({1, 301}), out = unwritten({1, 301});
-  omp_set_num_threads(1);
   cpu::row_product(expected, a, b, {.transpose = Transpose::Second});
-  for (const int threads : {2, 3, 7}) {
-    omp_set_num_threads(threads);
+  with_threads({1, 2, 3, 7}, [&](int threads) {
     device_.zero(out);
     cpu::row_product(out, a, b, {.transpose = Transpose::Second});
     EXPECT_TRUE(same_bits(out, expected)) << threads;
-  }
-  omp_set_num_threads(before);
+  });
 }
 
 // What `matmul` chooses: a row of BF16 or F16 is summed like the row alone, bit for bit.

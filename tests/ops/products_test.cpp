@@ -1,7 +1,5 @@
 // Matrix products in their three transposed forms: against the reference, and where they can go
 // wrong: leftovers of blocks, bias, accumulation, batches, threads that multiply at the same time.
-#include <omp.h>
-
 #include <cmath>
 #include <thread>
 
@@ -99,11 +97,9 @@ TEST_P(Products, AddBiasAfterAlpha) {
       const Tensor a = left(z, t), b = right(z, t), bias = random({z.N}, "bias", 10);
       const Tensor out = unwritten({z.M, z.N});
       ops::matmul(out, matrix(a), matrix(b), {.transpose = t, .alpha = alpha, .bias = bias});
-      Array product = reference::matmul(to_array(a), to_array(b), t);
-      for (Index m = 0; m < z.M; ++m)
-        for (Index n = 0; n < z.N; ++n)
-          product(0, m, n) = alpha * product(0, m, n) + to_doubles(bias)[size_t(n)];
-      EXPECT_TRUE(all_close(out, product.values, rounded_));
+      const Array product = reference::matmul(to_array(a), to_array(b), t);
+      const Array expected = plus_bias(reference::scale(product, alpha), bias);
+      EXPECT_TRUE(all_close(out, expected.values, rounded_));
     }
 }
 
@@ -112,10 +108,8 @@ TEST_P(Products, AddBiasToEveryMemberOfABatch) {
   const Tensor a = left(z, Transpose::None), b = right(z, Transpose::None);
   const Tensor bias = random({z.N}, "bias"), out = unwritten({z.Z, z.M, z.N});
   ops::matmul(out, a, b, {.bias = bias});
-  Array product = reference::matmul(to_array(a), to_array(b), Transpose::None);
-  const std::vector<double> terms = to_doubles(bias);
-  for (std::size_t i = 0; i < product.values.size(); ++i) product.values[i] += terms[i % 6];
-  EXPECT_TRUE(all_close(out, product.values, rounded_));
+  const Array product = reference::matmul(to_array(a), to_array(b), Transpose::None);
+  EXPECT_TRUE(all_close(out, plus_bias(product, bias).values, rounded_));
 }
 
 TEST_P(Products, AccumulateOntoWhatIsThere) {
@@ -198,13 +192,10 @@ class ProductsOnThreads : public Products {};
 INSTANTIATE_TEST_SUITE_P(Ops, ProductsOnThreads, kTypesOnCpu, dtype_name);
 
 TEST_P(ProductsOnThreads, MatchReferenceWithAnyNumberOfThreads) {
-  const int before = omp_get_max_threads();
-  for (const int threads : {1, 2, 3}) {
-    omp_set_num_threads(threads);
+  with_threads({1, 2, 3}, [&](int /*threads*/) {
     expect_product({65, 70, 129}, Transpose::Second);
     expect_product({3, 200, 50, 3}, Transpose::First);
-  }
-  omp_set_num_threads(before);
+  });
 }
 
 // Ranks may be threads of one process, with a device each: libraries must not share scratch memory

@@ -1,5 +1,6 @@
 // Operations on rows: bias, layer norm, softmax, with their backward passes.
 #include <cmath>
+#include <string>
 
 #include "tests/ops/per_dtype.h"
 
@@ -81,6 +82,7 @@ class LayerNorm : public PerDType {
     ops::layer_norm(r.y, r.mean, r.rstd, x, weight, bias, kEpsilon);
     return r;
   }
+  void expect_reference(Index N, Index C);
 };
 INSTANTIATE_TEST_SUITE_P(Ops, LayerNorm, kFloatingTypes, dtype_name);
 
@@ -94,57 +96,60 @@ TEST_P(LayerNorm, OfTwoNumbersByHand) {
       all_close(r.y, {7 - 4 / std::sqrt(4 + kEpsilon), 6 / std::sqrt(4 + kEpsilon)}, rounded_));
 }
 
-TEST_P(LayerNorm, MatchesReference) {
-  for (const Index C : kColumns)
-    for (const Index N : {0, 1, 5, 33}) {
-      const Tensor x = random({N, C}, "x", 3), weight = random({C}, "w"), bias = random({C}, "b");
-      const Result r = forward(x, weight, bias);
-      const reference::LayerNorm expected =
-          reference::layer_norm(to_array(x), to_array(weight), to_array(bias), kEpsilon);
-      EXPECT_TRUE(all_close(r.y, expected.y.values, rounded_)) << N << " x " << C;
-      EXPECT_TRUE(all_close(r.mean, expected.mean.values, tolerance_of(sums_)));
-      EXPECT_TRUE(all_close(r.rstd, expected.rstd.values, tolerance_of(sums_)));
-    }
+void LayerNorm::expect_reference(Index N, Index C) {
+  SCOPED_TRACE(std::to_string(N) + " x " + std::to_string(C));
+  const Tensor x = random({N, C}, "x", 3), weight = random({C}, "w"), bias = random({C}, "b");
+  const Result r = forward(x, weight, bias);
+  const reference::LayerNorm forwards =
+      reference::layer_norm(to_array(x), to_array(weight), to_array(bias), kEpsilon);
+  EXPECT_TRUE(all_close(r.y, forwards.y.values, rounded_));
+  EXPECT_TRUE(all_close(r.mean, forwards.mean.values, tolerance_of(sums_)));
+  EXPECT_TRUE(all_close(r.rstd, forwards.rstd.values, tolerance_of(sums_)));
+
+  const Tensor dy = random({N, C}, "dy"), dx = unwritten({N, C});
+  const auto backward = [&](View to, View dw, View db, Into into) {
+    ops::layer_norm_backward(to, dw, db, dy, x, weight, r.mean, r.rstd, into);
+  };
+  const reference::LayerNormGradients expected = reference::layer_norm_backward(
+      to_array(dy), to_array(x), to_array(weight), to_array(r.mean), to_array(r.rstd));
+  // With one column the gradient is 0, a difference of equal terms of size rstd.
+  const double rstd = C == 1 ? 1 / std::sqrt(kEpsilon) : 0;
+  // Sums over N rows of terms of order 1.
+  const double size = std::sqrt(double(N));
+  const Tolerance rounded{rounded_.relative, size}, wide_rounded{kF32Tolerance.relative, size};
+  const Tensor dweight = unwritten({C}), dbias = unwritten({C});
+  backward(dx, dweight, dbias, Into::Overwrite);
+  EXPECT_TRUE(all_close(dx, expected.dx.values, {rounded_.relative, rstd}));
+  EXPECT_TRUE(all_close(dweight, expected.dweight.values, rounded));
+  EXPECT_TRUE(all_close(dbias, expected.dbias.values, rounded));
+
+  const Tensor more_w = random({C}, "before", 10), more_b = random({C}, "before b", 10);
+  const Array before_w = to_array(more_w), before_b = to_array(more_b);
+  backward(dx, more_w, more_b, Into::Accumulate);
+  EXPECT_TRUE(all_close(more_w, reference::add(before_w, expected.dweight).values, rounded));
+  EXPECT_TRUE(all_close(more_b, reference::add(before_b, expected.dbias).values, rounded));
+
+  if (is_short()) {
+    const Tensor wide_w({C}, DType::F32, device_), wide_b({C}, DType::F32, device_);
+    backward(dx, wide_w, wide_b, Into::Overwrite);
+    EXPECT_TRUE(all_close(wide_w, expected.dweight.values, wide_rounded));
+    backward(dx, wide_w, wide_b, Into::Accumulate);
+    EXPECT_TRUE(all_close(wide_b, reference::scale(expected.dbias, 2).values, wide_rounded));
+  }
+  const Tensor once = dx.clone();
+  backward(dy, dweight, dbias, Into::Overwrite);
+  EXPECT_TRUE(same_bits(dy, once)) << "in place of dy";
 }
 
-TEST_P(LayerNorm, BackwardMatchesReference) {
+TEST_P(LayerNorm, MatchesReference) {
   for (const Index C : kColumns)
-    for (const Index N : {1, 5, 33, 200}) {
-      const Tensor x = random({N, C}, "x", 3), weight = random({C}, "w"), dy = random({N, C}, "dy");
-      const Result r = forward(x, weight, random({C}, "b"));
-      const Tensor dx = unwritten({N, C}), dweight = unwritten({C}), dbias = unwritten({C});
-      const auto backward = [&](View to, View dw, View db, Into into) {
-        ops::layer_norm_backward(to, dw, db, dy, x, weight, r.mean, r.rstd, into);
-      };
-      const reference::LayerNormGradients expected = reference::layer_norm_backward(
-          to_array(dy), to_array(x), to_array(weight), to_array(r.mean), to_array(r.rstd));
-      // With one column the gradient is 0, a difference of equal terms of size rstd.
-      const double rstd = C == 1 ? 1 / std::sqrt(kEpsilon) : 0;
-      // Sums over N rows of terms of order 1.
-      const double size = std::sqrt(double(N));
-      const Tolerance rounded{rounded_.relative, size}, wide_rounded{kF32Tolerance.relative, size};
-      backward(dx, dweight, dbias, Into::Overwrite);
-      EXPECT_TRUE(all_close(dx, expected.dx.values, {rounded_.relative, rstd})) << N << " x " << C;
-      EXPECT_TRUE(all_close(dweight, expected.dweight.values, rounded)) << N << " x " << C;
-      EXPECT_TRUE(all_close(dbias, expected.dbias.values, rounded)) << N << " x " << C;
+    for (const Index N : {0, 1, 5, 33, 200}) expect_reference(N, C);
+}
 
-      const Tensor more_w = random({C}, "before", 10), more_b = random({C}, "before b", 10);
-      const Array before_w = to_array(more_w), before_b = to_array(more_b);
-      backward(dx, more_w, more_b, Into::Accumulate);
-      EXPECT_TRUE(all_close(more_w, reference::add(before_w, expected.dweight).values, rounded));
-      EXPECT_TRUE(all_close(more_b, reference::add(before_b, expected.dbias).values, rounded));
-
-      if (is_short()) {
-        const Tensor wide_w({C}, DType::F32, device_), wide_b({C}, DType::F32, device_);
-        backward(dx, wide_w, wide_b, Into::Overwrite);
-        EXPECT_TRUE(all_close(wide_w, expected.dweight.values, wide_rounded));
-        backward(dx, wide_w, wide_b, Into::Accumulate);
-        EXPECT_TRUE(all_close(wide_b, reference::scale(expected.dbias, 2).values, wide_rounded));
-      }
-      const Tensor once = dx.clone();
-      backward(dy, dweight, dbias, Into::Overwrite);
-      EXPECT_TRUE(same_bits(dy, once)) << "in place of dy";
-    }
+// Lengths just below and above those that a warp or a block keeps in registers.
+TEST_P(LayerNorm, OfRowsOfEveryLengthMatchesReference) {
+  for (const Index C : {256, 512, 768, 1024, 1032, 2048, 4096, 4104, 8192, 16384, 16392, 20001})
+    expect_reference(C < 2000 ? 19 : 3, C);
 }
 
 // E[x^2] - E[x]^2 would be lost in rounding here: the mean is 1000 deviations away. (In short types
@@ -177,7 +182,30 @@ TEST_P(LayerNorm, NaNSpoilsItsRowOnly) {
 
 // ---- softmax ------------------------------------------------------------------------------------
 
-class Softmax : public PerDType {};
+class Softmax : public PerDType {
+ protected:
+  // Returns y.
+  Tensor expect_reference(Index N, Index C) {
+    const Tensor x = random({N, C}, "x", 3);
+    Tensor y = unwritten({N, C});
+    ops::softmax(y, x);
+    EXPECT_TRUE(all_close(y, reference::softmax(to_array(x)).values, rounded_)) << N << " x " << C;
+    ops::softmax(x, x);
+    EXPECT_TRUE(same_bits(x, y)) << "in place";
+    return y;
+  }
+  void expect_reference_and_backward(Index N, Index C) {
+    SCOPED_TRACE(C);
+    const Tensor y = expect_reference(N, C);
+    const Tensor dy = random({N, C}, "dy"), dx = unwritten({N, C});
+    ops::softmax_backward(dx, dy, y);
+    const Array expected = reference::softmax_backward(to_array(dy), to_array(y));
+    // With one column dy - dy y is 0 where y is 1: exactly, in every type.
+    EXPECT_TRUE(all_close(dx, expected.values, rounded_));
+    ops::softmax_backward(dy, dy, y);
+    EXPECT_TRUE(same_bits(dy, dx)) << "in place of dy";
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Ops, Softmax, kFloatingTypes, dtype_name);
 
 TEST_P(Softmax, OfEqualNumbersIsUniform) {
@@ -188,14 +216,12 @@ TEST_P(Softmax, OfEqualNumbersIsUniform) {
 
 TEST_P(Softmax, MatchesReference) {
   for (const Index C : kColumns)
-    for (const Index N : {0, 1, 5, 33}) {
-      const Tensor x = random({N, C}, "x", 3), y = unwritten({N, C});
-      ops::softmax(y, x);
-      EXPECT_TRUE(all_close(y, reference::softmax(to_array(x)).values, rounded_))
-          << N << " x " << C;
-      ops::softmax(x, x);
-      EXPECT_TRUE(same_bits(x, y)) << "in place";
-    }
+    for (const Index N : {0, 1, 33}) expect_reference(N, C);
+}
+
+TEST_P(Softmax, BackwardMatchesReference) {
+  for (const Index C : kColumns) expect_reference_and_backward(5, C);
+  for (const Index C : {1024, 2049, 4096, 8200, 50304}) expect_reference_and_backward(2, C);
 }
 
 TEST_P(Softmax, GoesOverTheLastDimension) {
@@ -229,20 +255,6 @@ TEST_P(Softmax, NaNSpoilsItsRowOnly) {
     EXPECT_FALSE(has_nan(y.rows(0, 1)));
     EXPECT_TRUE(has_nan(y.rows(1, 2))) << at;
     EXPECT_FALSE(has_nan(y.rows(2, 3)));
-  }
-}
-
-TEST_P(Softmax, BackwardMatchesReference) {
-  for (const Index C : kColumns) {
-    const Tensor x = random({5, C}, "x", 3), y = unwritten({5, C}), dy = random({5, C}, "dy");
-    const Tensor dx = unwritten({5, C});
-    ops::softmax(y, x);
-    ops::softmax_backward(dx, dy, y);
-    const Array expected = reference::softmax_backward(to_array(dy), to_array(y));
-    // With one column dy - dy y is 0 where y is 1: exactly, in every type.
-    EXPECT_TRUE(all_close(dx, expected.values, rounded_)) << C;
-    ops::softmax_backward(dy, dy, y);
-    EXPECT_TRUE(same_bits(dy, dx)) << "in place of dy";
   }
 }
 

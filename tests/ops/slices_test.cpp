@@ -11,38 +11,8 @@ namespace {
 using ops::Into;
 using reference::Ids;
 
-constexpr double kBeside = 7;
 constexpr Index kSliceCounts[] = {1, 7, 15, 16, 17, 256, 1000};
 constexpr Index kSliceColumns[] = {1, 8, 33, 64, 256};
-
-// A tensor with an element before and one behind, which must keep their value.
-class Between {
- public:
-  Between(const Shape& shape, DType dtype, Device& device)
-      : all_({shape.count() + 2}, dtype, device), shape_(shape) {
-    ops::fill(all_, kBeside);
-    ops::fill(view(), NAN);
-  }
-  explicit Between(const Tensor& values)
-      : Between(values.shape(), values.dtype(), values.device()) {
-    values.device().copy(view(), values);
-  }
-  ~Between() {
-    const std::vector<double> values = to_doubles(all_);
-    EXPECT_EQ(values.front(), kBeside) << shape_.to_string();
-    EXPECT_EQ(values.back(), kBeside) << shape_.to_string();
-  }
-  Between(const Between&) = delete;
-  Between& operator=(const Between&) = delete;
-
-  View view() const { return all_.view().flat(1, shape_.count()).reshaped(shape_); }
-  operator View() const { return view(); }
-  operator ConstView() const { return view(); }
-
- private:
-  const Tensor all_;
-  const Shape shape_;
-};
 
 class Slices : public PerDType {
  protected:

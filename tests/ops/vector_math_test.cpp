@@ -55,25 +55,5 @@ TEST(VectorExp, SaturatesOutsideItsRange) {
   EXPECT_TRUE(std::isnan(vector_exp(std::nanf(""))));
 }
 
-TEST(VectorTanh, IsWithinItsErrorAtEverySize) {
-  double worst = 0;
-  const auto look = [&](float x) {
-    for (const float y : {x, -x})
-      worst = std::max(worst, relative_error(vector_tanh(y), std::tanh(double(y))));
-  };
-  for (int i = 1; i <= 1'000'000; ++i) look(static_cast<float>(i) * 1e-5f);
-  for (float x = 1e-30f; x < 1; x *= 1.01f) look(x);
-  EXPECT_LT(worst, 4e-7);
-}
-
-TEST(VectorTanh, IsOneFarFromZeroAndNeverMore) {
-  for (const float x : {9.2f, 20.0f, 1e30f, kInfinity}) {
-    EXPECT_EQ(vector_tanh(x), 1.0f);
-    EXPECT_EQ(vector_tanh(-x), -1.0f);
-  }
-  EXPECT_EQ(vector_tanh(0.0f), 0.0f);
-  EXPECT_TRUE(std::isnan(vector_tanh(std::nanf(""))));
-}
-
 }  // namespace
 }  // namespace aisc::cpu

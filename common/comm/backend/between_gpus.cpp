@@ -3,41 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
 #include "common/comm/backend/nccl_communicator.h"
 #include "common/comm/backend/staged_communicator.h"
+#include "common/comm/host_values.h"
 
 namespace aisc {
 namespace {
 
 using BetweenGpus = LaunchOptions::BetweenGpus;
 
-// The places of all ranks' GPUs (comm/backend/nccl_communicator.h), by rank.
-std::vector<std::string> places_of_gpus(Communicator& world, Device& device) {
-  constexpr std::size_t kLongest = 192;
-  using Text = std::array<char, kLongest>;
-  const auto size = static_cast<std::size_t>(world.size());
-  Text mine{};
-  const std::string place = place_of_gpu(device);
-  place.copy(mine.data(), kLongest - 1);
-  std::vector<Text> all(size);
-  CpuDevice host;
-  const View in(mine.data(), {kLongest}, DType::U8, host);
-  const View out(all.data(), {world.size(), kLongest}, DType::U8, host);
-  world.all_gather(in, out).wait();  // comm: 192 bytes of each rank, to see who shares a GPU
-  std::vector<std::string> places;
-  for (const Text& text : all) places.emplace_back(text.data());
-  return places;
-}
-
 // Why NCCL cannot connect these ranks; empty: it can.
 std::string obstacle_to_nccl(Communicator& world, Device& device, const LaunchOptions& options) {
   if (!has_nccl()) return "this program was built without NCCL";
   if (options.network) return "virtual time knows no GPUs";
-  const std::vector<std::string> places = places_of_gpus(world, device);
+  const std::vector<std::string> places = all_texts(world, place_of_gpu(device));
   for (std::size_t b = 0; b < places.size(); ++b) {
     if (places[b].empty()) return fmt::format("it is not known which GPU rank {} has", b);
     const auto same = std::find(places.begin(), places.end(), places[b]);

@@ -10,14 +10,10 @@ namespace {
 
 constexpr std::size_t kMostNamed = 8;
 
-bool is_message(CommOp op) {
-  return op == CommOp::Send || op == CommOp::Recv || op == CommOp::Exchange;
-}
-
 // "barrier #12", "recv(4 x F32) from 3": messages are not numbered.
 std::string numbered(const PlacedCall& call) {
-  return is_message(call.call.op) ? to_string(call.call)
-                                  : fmt::format("{} #{}", to_string(call.call), call.sequence);
+  return is_message(call.call) ? to_string(call.call)
+                               : fmt::format("{} #{}", to_string(call.call), call.sequence);
 }
 
 bool waits(const RankObserver& ranks, int rank) { return ranks.status(rank).waits_in.has_value(); }
@@ -95,7 +91,7 @@ std::string diagnose(const RankObserver& ranks, int rank, double waited_seconds)
   for (std::size_t i = 0; i < missing.size() && i < kMostNamed; ++i)
     text += fmt::format(
         "{}rank {} has not {}{}{}; {}", i == 0 ? "" : ". ", missing[i],
-        is_message(what.call.op) ? "met rank " + std::to_string(rank) + "'s " : "arrived at ",
+        is_message(what.call) ? "met rank " + std::to_string(rank) + "'s " : "arrived at ",
         numbered(what), waited, what_did(ranks.status(missing[i])));
   if (missing.size() > kMostNamed)
     text += fmt::format(". {} more are missing", missing.size() - kMostNamed);

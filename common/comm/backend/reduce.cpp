@@ -4,6 +4,7 @@
 #include "common/comm/backend/reduce.h"
 
 #include <algorithm>
+#include <functional>
 #include <type_traits>
 
 #include "common/core/dtype.h"
@@ -23,28 +24,20 @@ template <class T>
 using Wide = decltype(wide_of(T{}));
 
 // Integers wrap round: sums and products are those of the unsigned type, which C++ lets wrap.
-struct Sum {
+template <class Op>
+struct Wrapping {
   template <class W>
   W operator()(W a, W b) const {
     if constexpr (std::is_integral_v<W>) {
       using U = std::make_unsigned_t<W>;
-      return static_cast<W>(static_cast<U>(a) + static_cast<U>(b));
+      return static_cast<W>(Op()(static_cast<U>(a), static_cast<U>(b)));
     } else {
-      return a + b;
+      return Op()(a, b);
     }
   }
 };
-struct Product {
-  template <class W>
-  W operator()(W a, W b) const {
-    if constexpr (std::is_integral_v<W>) {
-      using U = std::make_unsigned_t<W>;
-      return static_cast<W>(static_cast<U>(a) * static_cast<U>(b));
-    } else {
-      return a * b;
-    }
-  }
-};
+using Sum = Wrapping<std::plus<>>;
+using Product = Wrapping<std::multiplies<>>;
 // A NaN on either side is the result: a NaN b follows from the comparison that fails, a NaN a is
 // the value that is not itself. Two selections, no branch.
 struct Min {

@@ -86,26 +86,31 @@ MPI_Request* Engine::add(Flight flight) {
   return &requests_.back();
 }
 
+// Sends or receives what lies at `data`, as the flight says.
+void Engine::start(Flight flight, void* data, std::size_t bytes, int tag) {
+  const auto count = static_cast<int>(bytes);
+  const int peer = flight.queue->peer;
+  const bool is_send = flight.is_send;
+  MPI_Request* request = add(std::move(flight));
+  if (is_send) {
+    require(MPI_Isend(data, count, MPI_BYTE, peer, tag, session_.comm(), request), "MPI_Isend");
+  } else {
+    ++receives_;
+    require(MPI_Irecv(data, count, MPI_BYTE, peer, tag, session_.comm(), request), "MPI_Irecv");
+  }
+}
+
 void Engine::post_header(MessageQueue& queue, MessageQueue::Waiting& front) {
   front.header_posted = true;
   const auto header = std::make_shared<Header>();
-  MPI_Request* request = add({.kind = Flight::Kind::Header,
-                              .is_send = queue.is_send,
-                              .queue = &queue,
-                              .owner = front.owner,
-                              .index = front.index,
-                              .header = header});
-  if (queue.is_send) {
-    *header = header_of(*front.owner, front.owner->message(front.index));
-    require(MPI_Isend(header.get(), sizeof(Header), MPI_BYTE, queue.peer, queue.header_tag,
-                      session_.comm(), request),
-            "MPI_Isend");
-  } else {
-    ++receives_;
-    require(MPI_Irecv(header.get(), sizeof(Header), MPI_BYTE, queue.peer, queue.header_tag,
-                      session_.comm(), request),
-            "MPI_Irecv");
-  }
+  if (queue.is_send) *header = header_of(*front.owner, front.owner->message(front.index));
+  start({.kind = Flight::Kind::Header,
+         .is_send = queue.is_send,
+         .queue = &queue,
+         .owner = front.owner,
+         .index = front.index,
+         .header = header},
+        header.get(), sizeof(Header), queue.header_tag);
 }
 
 void Engine::post_part(MessageQueue& queue, const MessageQueue::Waiting& front) {
@@ -113,25 +118,15 @@ void Engine::post_part(MessageQueue& queue, const MessageQueue::Waiting& front) 
   const auto limit = static_cast<std::size_t>(options_.internals.message_bytes);
   const std::size_t begin = front.parts_posted * limit;
   const std::size_t bytes = std::min(limit, message.bytes() - begin);
-  MPI_Request* request = add({.kind = Flight::Kind::Part,
-                              .is_send = queue.is_send,
-                              .queue = &queue,
-                              .owner = front.owner,
-                              .index = front.index,
-                              .begin = begin,
-                              .bytes = bytes});
   ++queue.in_flight;
-  std::byte* data = bytes > 0 ? message.data + begin : nullptr;
-  if (queue.is_send) {
-    require(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, queue.peer, queue.data_tag,
-                      session_.comm(), request),
-            "MPI_Isend");
-  } else {
-    ++receives_;
-    require(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, queue.peer, queue.data_tag,
-                      session_.comm(), request),
-            "MPI_Irecv");
-  }
+  start({.kind = Flight::Kind::Part,
+         .is_send = queue.is_send,
+         .queue = &queue,
+         .owner = front.owner,
+         .index = front.index,
+         .begin = begin,
+         .bytes = bytes},
+        bytes > 0 ? message.data + begin : nullptr, bytes, queue.data_tag);
 }
 
 // How everything moves on. An operation posts the messages of a step. Each becomes one or more

@@ -101,6 +101,7 @@ class Engine {
   void pump(MessageQueue& queue);
   void post_header(MessageQueue& queue, MessageQueue::Waiting& front);
   void post_part(MessageQueue& queue, const MessageQueue::Waiting& front);
+  void start(Flight flight, void* data, std::size_t bytes, int tag);
   MPI_Request* add(Flight flight);
 
   // engine_check.cpp

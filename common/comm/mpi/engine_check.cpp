@@ -10,13 +10,9 @@
 namespace aisc::mpi {
 namespace {
 
-bool is_call_of_message(CommOp op) {
-  return op == CommOp::Send || op == CommOp::Recv || op == CommOp::Exchange;
-}
-
 // How an error names one side of a message: "all_reduce(16 x F32) #3 with a message of 4".
 std::string describe(const Header& side, bool is_send, int peer) {
-  if (!is_call_of_message(side.call.op))
+  if (!is_message(side.call))
     return fmt::format("{} #{} with a message of {}", to_string(side.call), side.sequence,
                        side.count);
   if (side.call.op != CommOp::Exchange) return to_string(side.call);

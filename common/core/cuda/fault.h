@@ -7,6 +7,12 @@
 
 namespace aisc {
 
+// What is reported as `text`.
+struct Report {
+  Fault* fault;
+  const char* text;
+};
+
 namespace gpu {
 
 // Once there are several, one of them is reported, whichever comes first.

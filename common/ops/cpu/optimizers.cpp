@@ -31,17 +31,6 @@ double block_squares(const T* x, std::int64_t count) {
   return sum;
 }
 
-// Calls f(T{}, G{}) with the types of a weight and its gradient, which may be F32.
-template <class F>
-void dispatch_weight(const View& weight, const ConstView& gradient, const F& f) {
-  dispatch(weight.dtype(), [&](auto type) {
-    if (gradient.dtype() == weight.dtype())
-      f(type, type);
-    else
-      f(type, float{});
-  });
-}
-
 // The full-precision weight: the master copy where there is one, else the weight itself.
 template <class T>
 Accumulator<T>* full_weight(const View& weight, const View& master) {
@@ -73,8 +62,8 @@ double sum_of_squares(ConstView x) {
 // where c1 = 1 - beta1^step and c2 = 1 - beta2^step.
 void adamw(View weight, View master, View m, View v, ConstView gradient,
            const ops::AdamWStep& step) {
-  dispatch_weight(weight, gradient, [&](auto weight_type, auto gradient_type) {
-    using T = decltype(weight_type);
+  dispatch_or_f32(weight.dtype(), gradient.dtype(), [&](auto type, auto gradient_type) {
+    using T = decltype(type);
     using S = Accumulator<T>;
     using G = decltype(gradient_type);
     T* short_weights = weight.data<T>();
@@ -107,8 +96,8 @@ void adamw(View weight, View master, View m, View v, ConstView gradient,
 }
 
 void sgd(View weight, View master, View velocity, ConstView gradient, const ops::SgdStep& step) {
-  dispatch_weight(weight, gradient, [&](auto weight_type, auto gradient_type) {
-    using T = decltype(weight_type);
+  dispatch_or_f32(weight.dtype(), gradient.dtype(), [&](auto type, auto gradient_type) {
+    using T = decltype(type);
     using S = Accumulator<T>;
     using G = decltype(gradient_type);
     T* short_weights = weight.data<T>();

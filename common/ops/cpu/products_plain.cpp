@@ -97,12 +97,8 @@ ProductSizes::ProductSizes(const View& out, const ConstView& a, ops::Transpose t
       K(a.shape()[transpose == ops::Transpose::First ? -2 : -1]) {}
 
 void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
-  dispatch(a.dtype(), [&](auto type) {
-    using T = decltype(type);
-    if (out.dtype() == a.dtype())
-      product<T, T>(out, a, b, options);
-    else
-      product<T, float>(out, a, b, options);
+  dispatch_or_f32(a.dtype(), out.dtype(), [&](auto type, auto out_type) {
+    product<decltype(type), decltype(out_type)>(out, a, b, options);
   });
 }
 

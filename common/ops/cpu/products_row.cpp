@@ -36,12 +36,8 @@ void row_product_of(View out, ConstView a, ConstView b, const ops::MatmulOptions
 }  // namespace
 
 void row_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
-  dispatch(a.dtype(), [&](auto type) {
-    using T = decltype(type);
-    if (out.dtype() == a.dtype())
-      row_product_of<T, T>(out, a, b, options);
-    else
-      row_product_of<T, float>(out, a, b, options);
+  dispatch_or_f32(a.dtype(), out.dtype(), [&](auto type, auto out_type) {
+    row_product_of<decltype(type), decltype(out_type)>(out, a, b, options);
   });
 }
 

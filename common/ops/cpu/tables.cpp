@@ -152,12 +152,8 @@ void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into,
                         ops::TablePart part) {
   const Here here(part, dtable.shape()[0]);
   check_range("embedding_backward", "id", ids, 0, here.limit);
-  dispatch(dout.dtype(), [&](auto type) {
-    using T = decltype(type);
-    if (dtable.dtype() == dout.dtype())
-      add_to_table<T, T>(dtable, dout, ids, into, here);
-    else
-      add_to_table<float, T>(dtable, dout, ids, into, here);
+  dispatch_or_f32(dout.dtype(), dtable.dtype(), [&](auto type, auto table_type) {
+    add_to_table<decltype(table_type), decltype(type)>(dtable, dout, ids, into, here);
   });
 }
 

@@ -1,6 +1,6 @@
-// What loops over elements are made of: widening and rounding of short types, and exponential and
-// tanh without branches, so that compilers turn a loop over them into vector instructions. (GCC
-// vectorises std::exp only under -ffast-math, which deletes tests for NaN.) The double versions are
+// What loops over elements are made of: widening and rounding of short types, and an exponential
+// without branches, so that compilers turn a loop over them into vector instructions. (GCC
+// vectorises std::exp only under -ffast-math, which deletes tests for NaN.) The double version is
 // the C library's: F64 is the type that proofs are made in.
 //
 // Arguments beyond the range of a formula are left alone and their results replaced at the end: a
@@ -93,16 +93,5 @@ struct Reduced {
   return x > 88.8f ? std::numeric_limits<float>::infinity() : or_zero;
 }
 inline double vector_exp(double x) { return std::exp(x); }
-
-// tanh(x), relative error below 2e-7, also near 0: with e = exp(2x) - 1 it is e / (e + 2).
-[[gnu::always_inline]] inline float vector_tanh(float x) {
-  const auto [n, r] = detail::reduce(2.0f * x);
-  const float power = detail::power_of_two(n);
-  const float e = power * detail::expm1_reduced(r) + (power - 1.0f);
-  const float value = e / (e + 2.0f);
-  const float or_one = x > 9.1f ? 1.0f : value;
-  return x < -9.1f ? -1.0f : or_one;
-}
-inline double vector_tanh(double x) { return std::tanh(x); }
 
 }  // namespace aisc::cpu

@@ -13,12 +13,6 @@ namespace {
 
 constexpr int kRowThreads = 512;
 
-// What a target outside [-1, limit) is reported as.
-struct Report {
-  Fault* fault;
-  const char* text;
-};
-
 // Classes from `begin` on are here, `here` of them, of `limit`.
 struct Targets {
   const std::int32_t* targets;

@@ -52,17 +52,6 @@ __global__ void __launch_bounds__(kSumThreads)
 
 // ---- steps --------------------------------------------------------------------------------------
 
-// Calls f(T{}, G{}) with the types of a weight and its gradient, which may be F32.
-template <class F>
-void dispatch_weight(const View& weight, const ConstView& gradient, const F& f) {
-  dispatch(weight.dtype(), [&](auto type) {
-    if (gradient.dtype() == weight.dtype())
-      f(type, type);
-    else
-      f(type, float{});
-  });
-}
-
 // The state of n weights. `weight` is the rounded copy of a short type; else `full` is the weight.
 template <class T, class G>
 struct Slice {
@@ -188,8 +177,8 @@ double sum_of_squares(ConstView x) {
 // where c1 = 1 - beta1^step and c2 = 1 - beta2^step.
 void adamw(View weight, View master, View m, View v, ConstView gradient,
            const ops::AdamWStep& step) {
-  dispatch_weight(weight, gradient, [&](auto weight_type, auto gradient_type) {
-    using T = decltype(weight_type);
+  dispatch_or_f32(weight.dtype(), gradient.dtype(), [&](auto type, auto gradient_type) {
+    using T = decltype(type);
     using S = Accumulator<T>;
     using G = decltype(gradient_type);
     const double correction1 = 1 - std::pow(step.beta1, static_cast<double>(step.step));
@@ -214,8 +203,8 @@ void adamw(View weight, View master, View m, View v, ConstView gradient,
 }
 
 void sgd(View weight, View master, View velocity, ConstView gradient, const ops::SgdStep& step) {
-  dispatch_weight(weight, gradient, [&](auto weight_type, auto gradient_type) {
-    using T = decltype(weight_type);
+  dispatch_or_f32(weight.dtype(), gradient.dtype(), [&](auto type, auto gradient_type) {
+    using T = decltype(type);
     using S = Accumulator<T>;
     using G = decltype(gradient_type);
     const SgdNumbers<S> numbers{static_cast<S>(step.learning_rate), static_cast<S>(step.momentum),

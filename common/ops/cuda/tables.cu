@@ -17,12 +17,6 @@ namespace {
 
 constexpr int kWarps = kThreads / 32;
 
-// What an id outside [0, limit) is reported as.
-struct Report {
-  Fault* fault;
-  const char* text;
-};
-
 // The rows from `begin` on are here.
 struct Ids {
   const std::int32_t* ids;
@@ -159,12 +153,8 @@ void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into,
   if (ids.count() == 0 || dtable.shape()[1] == 0) return;
   const SortedPlaces sorted("embedding_backward", ids, dtable.shape()[0], part,
                             "embedding_backward: id[{}] is {}, expected 0 <= id < {}");
-  dispatch(dout.dtype(), [&](auto type) {
-    using T = decltype(type);
-    if (dtable.dtype() == dout.dtype())
-      add_to_table<T, T>(dtable, dout, sorted, into);
-    else
-      add_to_table<float, T>(dtable, dout, sorted, into);
+  dispatch_or_f32(dout.dtype(), dtable.dtype(), [&](auto type, auto table_type) {
+    add_to_table<decltype(table_type), decltype(type)>(dtable, dout, sorted, into);
   });
 }
 
