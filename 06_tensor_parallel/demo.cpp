@@ -140,37 +140,21 @@ double sum_seconds(const Machine& machine, int ranks, const Shape& shape) {
   return seconds;
 }
 
-// On each rank of a machine, without numbers: makes a layer of so many columns, runs it forward for
-// 2048 tokens, and calls body(rank, saved, backward).
-template <class Make, class Body>
-void behind_forward(const Machine& machine, int ranks, std::int64_t width, const Make& make,
-                    const Body& body) {
-  launch(on_machine(machine, ranks, {.meta = true}), [&](const Rank& rank) {
-    const std::unique_ptr<Layer> layer = make(rank);
-    const ParameterStore store(rank.device, layer->units(),
-                               {.value_dtype = DType::BF16, .grad_dtype = DType::BF16});
-    Saved saved;
-    Tensor y = layer->forward(Tensor({1, 2048, width}, DType::BF16, rank.device), saved, {});
-    body(rank, saved, [&] { layer->backward(std::move(y), saved, {}); });
-  });
-}
-
-std::unique_ptr<Layer> make_block(const Rank& rank, const GptConfig& config,
-                                  const GptParts& parts) {
-  return parts.block({rank, "block", config, parts});
-}
-
 // What rank 0 of a node does in backward, and when: operations, and the sums beside them.
 Json backward_of_a_block() {
   const Machine machine = find_machine("dgx-a100");
   const GptConfig config = gpt(4096);
-  const double each = sum_seconds(machine, kNode, {1, config.context, config.width});
+  const Shape shape{1, config.context, config.width};
+  const double each = sum_seconds(machine, kNode, shape);
   std::vector<TraceEvent> operations, sums;
   double begin = 0, end = 0;
-  const auto make = [&](const Rank& rank) {
-    return make_block(rank, config, tensor_parallel_parts(rank.world));
-  };
-  const auto measure = [&](const Rank& rank, const Saved&, const auto& backward) {
+  launch(on_machine(machine, kNode, {.meta = true}), [&](const Rank& rank) {
+    const GptParts parts = tensor_parallel_parts(rank.world);
+    const auto block = parts.block({rank, "block", config, parts});
+    const ParameterStore store(rank.device, block->units(),
+                               {.value_dtype = DType::BF16, .grad_dtype = DType::BF16});
+    Saved saved;
+    Tensor y = block->forward(Tensor(shape, DType::BF16, rank.device), saved, {});
     rank.world.barrier();
     const bool is_0 = rank.world.rank() == 0;
     const auto calls = [&] { return rank.world.stats()[CommOp::AllReduce].calls; };
@@ -184,11 +168,10 @@ Json backward_of_a_block() {
         operations.push_back({cost.operation, "backward", since, now, 0});
       });
     }
-    backward();
+    block->backward(std::move(y), saved, {});
     rank.device.listen({});
     if (is_0) end = rank.clock.now() - begin;
-  };
-  behind_forward(machine, kNode, config.width, make, measure);
+  });
   fmt::print(
       "\nBackward of a block of {} columns, {} tokens, on {} A100: {:.0f} us; {} sums of {:.0f} us "
       "beside products\n",
@@ -207,25 +190,35 @@ struct Backward {
 template <class Make>
 Backward backward_of(const Machine& machine, std::int64_t width, const Make& make) {
   Backward found;
-  const auto measure = [&](const Rank& rank, const Saved&, const auto& backward) {
+  launch(on_machine(machine, kNode, {.meta = true}), [&](const Rank& rank) {
+    const std::unique_ptr<Layer> layer = make(rank);
+    const ParameterStore store(rank.device, layer->units(),
+                               {.value_dtype = DType::BF16, .grad_dtype = DType::BF16});
+    Saved saved;
+    Tensor y = layer->forward(Tensor({1, 2048, width}, DType::BF16, rank.device), saved, {});
     rank.world.barrier();
     Backward own;
     const double begin = rank.clock.now();
     rank.device.listen([&](const OpCost& cost) { own.computing += machine.seconds(cost); });
-    backward();
+    layer->backward(std::move(y), saved, {});
     rank.device.listen({});
     own.seconds = rank.clock.now() - begin;
     if (rank.world.rank() == 0) found = own;
-  };
-  behind_forward(machine, kNode, width, make, measure);
+  });
   return found;
 }
 
 Json what_hides_a_sum() {
   const Machine machine = find_machine("dgx-a100");
+  fmt::print(
+      "\nExposed of the sum of dx, us, of the two column-parallel layers on {} A100, 2048 tokens:\n"
+      "f in front of a layer that knows nothing of ranks, and the sum beside dW's product\n\n"
+      "{:>6}{:>10}{:>16}{:>16}{:>16}{:>16}\n",
+      kNode, "width", "the sum", "qkv, f first", "qkv, beside", "fc, f first", "fc, beside");
   Json rows = Json::array();
   for (const std::int64_t width : {1024, 2048, 3072, 4096, 6144, 8192}) {
-    Json row{{"width", width}, {"the sum", 1e6 * sum_seconds(machine, kNode, {1, 2048, width})}};
+    Json row{{"width", width}, {"sum", sum_seconds(machine, kNode, {1, 2048, width})}};
+    fmt::print("{:>6}{:>10.1f}", width, 1e6 * row["sum"].get<double>());
     for (const auto& [name, outputs] : {std::pair{"qkv", 3 * width}, {"fc", 4 * width}}) {
       const Backward first = backward_of(machine, width, [&](const Rank& rank) {
         return in_sequence(rank, "layer",
@@ -235,127 +228,148 @@ Json what_hides_a_sum() {
       const Backward beside = backward_of(machine, width, [&](const Rank& rank) {
         return std::make_unique<ColumnParallelLinear>(rank, rank.world, "layer", width, outputs);
       });
-      row[fmt::format("{}, f first", name)] = 1e6 * first.exposed();
-      row[fmt::format("{}, beside", name)] = 1e6 * beside.exposed();
+      row[name] = {{"f first", first.exposed()}, {"beside", beside.exposed()}};
+      fmt::print("{:>16.1f}{:>16.1f}", 1e6 * first.exposed(), 1e6 * beside.exposed());
     }
+    fmt::print("\n");
     rows.push_back(row);
   }
-  fmt::print(
-      "\nExposed of the sum of dx, us, of the two column-parallel layers on {} A100, 2048 tokens:\n"
-      "f in front of a layer that knows nothing of ranks, and the sum beside dW's product\n\n",
-      kNode);
-  print_table(rows);
   return rows;
 }
 
 // --- one sample on more ranks ------------------------------------------------------------------
 
 Json one_sample() {
+  const Machine machine = find_machine("dgx-a100");
   constexpr std::int64_t kBlocks = 16;
+  fmt::print(
+      "\nForward and backward of one sample of 2048 tokens through {} blocks, BF16, on t A100 of "
+      "nodes of {}:\nms, speed-up, % of the time in which a sum is waited for\n\n{:>6}",
+      kBlocks, kNode, "width");
+  for (int t = 1; t <= 2 * kNode; t *= 2) fmt::print("{:>24}", fmt::format("t = {}", t));
   Json rows = Json::array();
   for (const std::int64_t width : {1024, 2048, 4096, 8192}) {
     double alone = 0;
+    fmt::print("\n{:>6}", width);
     for (int t = 1; t <= std::min<std::int64_t>(2 * kNode, width / 128); t *= 2) {
-      const StepFigures step = run_step(find_machine("dgx-a100"), gpt(width, kBlocks + 2),
-                                        {.ranks = t, .blocks = {1, kBlocks + 1}});
+      const StepFigures step =
+          run_step(machine, gpt(width, kBlocks + 2), {.ranks = t, .blocks = {1, kBlocks + 1}});
       const double seconds = step.forward_seconds + step.backward_seconds;
       if (t == 1) alone = seconds;
+      const double exposed = step.waiting_seconds / seconds;
+      fmt::print("{:>10.2f}{:>7.2f}{:>5.0f} %", 1e3 * seconds, alone / seconds, 100 * exposed);
       rows.push_back({{"width", width},
                       {"t", t},
-                      {"ms", 1e3 * seconds},
-                      {"speed-up", alone / seconds},
-                      {"exposed, %", 100 * step.waiting_seconds / seconds}});
+                      {"seconds", seconds},
+                      {"speedup", alone / seconds},
+                      {"exposed", exposed}});
     }
   }
-  fmt::print(
-      "Forward and backward of one sample of 2048 tokens through {} blocks, BF16, on t A100 of "
-      "nodes "
-      "of {};\nexposed: the part of the time in which a sum is waited for\n\n",
-      kBlocks, kNode);
-  print_table(rows);
+  fmt::print("\n");
   return rows;
 }
 
 // --- two splits --------------------------------------------------------------------------------
 
-// Forward and backward of a block, on rank 0: what it adds to a row.
+// Forward and backward of a block, on rank 0.
 template <class Parts>
-void add_split(Json& row, const std::string& name, const Machine& machine,
-               const Parts& parts_over) {
-  const GptConfig config = gpt(4096);
-  const auto make = [&](const Rank& rank) {
-    return make_block(rank, config, parts_over(rank.world));
-  };
-  const auto measure = [&](const Rank& rank, const Saved& saved, const auto& backward) {
+Json block_step(const Machine& machine, int ranks, const Parts& parts_over) {
+  Json row;
+  launch(on_machine(machine, ranks, {.meta = true}), [&](const Rank& rank) {
+    const GptConfig config = gpt(4096);
+    const GptParts parts = parts_over(rank.world);
+    const auto block = parts.block({rank, "block", config, parts});
+    const ParameterStore store(rank.device, block->units(),
+                               {.value_dtype = DType::BF16, .grad_dtype = DType::BF16});
+    Saved saved;
+    Tensor y = block->forward(Tensor({1, 2048, config.width}, DType::BF16, rank.device), saved, {});
     const std::int64_t kept = saved.bytes();
-    backward();
-    if (rank.world.rank() > 0) return;
-    row[name + ", ms"] = 1e3 * rank.clock.now();
-    row[name + ", MB sent"] = 1e-6 * static_cast<double>(rank.world.stats().sent().wire_bytes);
-    row[name + ", MB kept"] = 1e-6 * static_cast<double>(kept);
-  };
-  behind_forward(machine, row["t"].get<int>(), config.width, make, measure);
+    block->backward(std::move(y), saved, {});
+    if (rank.world.rank() == 0)
+      row = {{"seconds", rank.clock.now()},
+             {"sent", rank.world.stats().sent().wire_bytes},
+             {"kept", kept}};
+  });
+  return row;
 }
 
 Json two_splits() {
   const Machine machine = find_machine("dgx-a100");
+  fmt::print(
+      "\nForward and backward of a block of 4096 columns, 2048 tokens: Megatron's split and the "
+      "straight one\n\n{:>4}{:>14}{:>12}{:>12}{:>14}{:>12}{:>12}\n",
+      "t", "Megatron, ms", "MB sent", "MB kept", "straight, ms", "MB sent", "MB kept");
   Json rows = Json::array();
   for (int t = 1; t <= 2 * kNode; t *= 2) {
-    Json row{{"t", t}};
-    add_split(row, "Megatron", machine, [](Communicator& tp) { return tensor_parallel_parts(tp); });
-    add_split(row, "straight", machine, straight_parts);
-    rows.push_back(row);
+    const Json megatron =
+        block_step(machine, t, [](Communicator& tp) { return tensor_parallel_parts(tp); });
+    const Json straight = block_step(machine, t, straight_parts);
+    fmt::print("{:>4}", t);
+    for (const Json& row : {megatron, straight})
+      fmt::print("{:>14.3f}{:>12.1f}{:>12.1f}", 1e3 * row["seconds"].get<double>(),
+                 row["sent"].get<double>() / 1e6, row["kept"].get<double>() / 1e6);
+    fmt::print("\n");
+    rows.push_back({{"t", t}, {"megatron", megatron}, {"straight", straight}});
   }
-  fmt::print(
-      "Forward and backward of a block of 4096 columns, 2048 tokens: Megatron's split and the "
-      "straight one\n\n");
-  print_table(rows);
   return rows;
 }
 
 // --- one large image ---------------------------------------------------------------------------
 
-// Seconds until the last rank is done; bytes of the rank that sends most.
-std::pair<double, double> convolved(const Machine& machine, const RankGrid& grid,
-                                    std::int64_t channels) {
+Json convolved(const Machine& machine, const RankGrid& grid, std::int64_t channels) {
   constexpr std::int64_t kSide = 4096;
-  std::vector<double> seconds(static_cast<std::size_t>(grid.size())), sent(seconds.size());
+  std::vector<std::pair<double, std::int64_t>> all(static_cast<std::size_t>(grid.size()));
   launch(on_machine(machine, grid.size(), {.meta = true}), [&](const Rank& rank) {
-    const SpatialConvolution split(rank, rank.world, same_size(grid, kSide, kSide, 3));
+    const SpatialConvolution split(rank, rank.world,
+                                   {.grid = grid,
+                                    .rows = kSide,
+                                    .columns = kSide,
+                                    .filter_rows = 3,
+                                    .filter_columns = 3,
+                                    .row_padding = 1,
+                                    .column_padding = 1});
     const Area& own = split.x_area();
     const Tensor x({1, channels, own.rows.count(), own.columns.count()}, DType::F32, rank.device);
     const Tensor filters({channels, channels, 3, 3}, DType::F32, rank.device);
     Saved saved;
     split.forward(x, filters, saved);
-    const auto r = static_cast<std::size_t>(rank.world.rank());
-    seconds[r] = rank.clock.now();
-    sent[r] = static_cast<double>(rank.world.stats().sent().wire_bytes);
+    all[static_cast<std::size_t>(rank.world.rank())] = {rank.clock.now(),
+                                                        rank.world.stats().sent().wire_bytes};
   });
-  return {*std::ranges::max_element(seconds), *std::ranges::max_element(sent)};
+  // Until the last rank is done; by the rank that sends most.
+  const auto by_sent = [](const auto& x, const auto& y) { return x.second < y.second; };
+  return {{"seconds", std::max_element(all.begin(), all.end())->first},
+          {"sent", std::max_element(all.begin(), all.end(), by_sent)->second}};
 }
 
 Json one_large_image() {
   const Machine machine = find_machine("dgx-a100");
+  fmt::print(
+      "\nA convolution of 3 x 3 of one image of 4096 x 4096, F32, forward, on A100: by rows, and "
+      "by "
+      "rows and columns\n\n{:>8}{:>6}{:>12}{:>10}{:>10}{:>8}{:>12}{:>10}{:>10}\n",
+      "channels", "ranks", "rows, ms", "speed-up", "MB sent", "grid", "both, ms", "speed-up",
+      "MB sent");
   Json rows = Json::array();
   for (const std::int64_t channels : {3, 16, 64}) {
     double alone = 0;
-    for (const int side : {1, 2, 4, 8, 16}) {
-      Json row{{"channels", channels}, {"ranks", side * side}};
-      for (const std::string name : {"rows", "both"}) {
-        const RankGrid grid = name == "rows" ? RankGrid{side * side, 1} : RankGrid{side, side};
-        const auto [seconds, sent] = convolved(machine, grid, channels);
-        if (side == 1) alone = seconds;
-        row[name + ", ms"] = 1e3 * seconds;
-        row[name + ", speed-up"] = alone / seconds;
-        row[name + ", MB sent"] = sent / 1e6;
+    for (const RankGrid& grid : {RankGrid{1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}}) {
+      const int ranks = grid.size();
+      Json row{{"channels", channels}, {"ranks", ranks}};
+      row["rows"] = convolved(machine, {ranks, 1}, channels);
+      row["both"] = convolved(machine, grid, channels);
+      if (ranks == 1) alone = row["rows"]["seconds"].get<double>();
+      fmt::print("{:>8}{:>6}", channels, ranks);
+      for (const char* way : {"rows", "both"}) {
+        row[way]["speedup"] = alone / row[way]["seconds"].get<double>();
+        if (way == std::string("both")) fmt::print("{:>8}", fmt::format("{0} x {0}", grid.rows));
+        fmt::print("{:>12.3f}{:>10.1f}{:>10.2f}", 1e3 * row[way]["seconds"].get<double>(),
+                   row[way]["speedup"].get<double>(), row[way]["sent"].get<double>() / 1e6);
       }
+      fmt::print("\n");
       rows.push_back(row);
     }
   }
-  fmt::print(
-      "A convolution of 3 x 3 of one image of 4096 x 4096, F32, forward, on A100: by rows, and by "
-      "both\nrows and columns, as many of the one as of the other\n\n");
-  print_table(rows);
   return rows;
 }
 

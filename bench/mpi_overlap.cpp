@@ -47,9 +47,10 @@ void write_trace(const Rank& rank, const std::string& file) {
   for (nlohmann::json& event : picture["traceEvents"])
     if (event.contains("ts")) event["ts"] = event["ts"].get<double>() + 1e6 * (mine - first);
   nlohmann::json all = nlohmann::json::array();
-  for (const std::string& text : gather_texts(rank.world, picture.dump()))  // comm: spans as text
-    for (nlohmann::json& event : nlohmann::json::parse(text)["traceEvents"])
-      all.push_back(std::move(event));
+  for (const std::string& text : gather_texts(rank.world, picture.dump())) {  // comm: spans as text
+    nlohmann::json its = nlohmann::json::parse(text);
+    for (nlohmann::json& event : its["traceEvents"]) all.push_back(std::move(event));
+  }
   if (rank.world.rank() != 0) return;
   picture["traceEvents"] = std::move(all);
   write_file(file, picture.dump() + "\n");
