@@ -32,11 +32,11 @@ inline OpCost each(double flops, const ConstView& x, double moved) {
   return {.flops = flops * number(x.count()), .bytes = moved, .dtype = x.dtype()};
 }
 
-// Both products of attention, T queries with so many keys in all, take 4 C FLOPs a pair.
-inline OpCost attention(double pairs, const ConstView& qkv, double moved) {
-  return {.flops = pairs * 4 * number(qkv.shape()[0] * qkv.shape()[2] / 3),
+// Both products of attention take 4 C FLOPs a pair; so many pairs a sample of out (B, T, C).
+inline OpCost attention_of(double pairs, const ConstView& out, double moved) {
+  return {.flops = pairs * 4 * number(out.shape()[0] * out.shape()[2]),
           .bytes = moved,
-          .dtype = qkv.dtype(),
+          .dtype = out.dtype(),
           .product = true};
 }
 
@@ -98,21 +98,52 @@ inline OpCost layer_norm_backward(const View& dx, const View& dweight, const Vie
               bytes(dx, dweight, dbias, dy, x, weight, mean, rstd) + again(dweight, into) +
                   again(dbias, into));
 }
+inline OpCost scale_rows(const View& y, const ConstView& x, const ConstView& factors,
+                         const Into& into) {
+  return each(into == Into::Accumulate ? 2 : 1, x, bytes(y, x, factors) + again(y, into));
+}
 // Maximum, difference, exponential, sum, quotient.
 inline OpCost softmax(const View& y, const ConstView& x) { return each(5, x, bytes(y, x)); }
 inline OpCost softmax_backward(const View& dx, const ConstView& dy, const ConstView& y) {
   return each(4, y, bytes(dx, dy, y));
 }
 
+// Model FLOPs of causal attention are those of all pairs, seen or not (Chowdhery et al., "PaLM",
+// 2022, appendix B): a query is charged each key before its own twice, so that the parts of a
+// sequence are charged what the whole is. Padding is charged, too.
+inline double charged_pairs(const ConstView& q, const ConstView& kv, const AttentionMask& mask) {
+  const std::int64_t T = q.shape()[1], K = kv.shape()[2];
+  if (!mask.causal) return number(T) * number(K);
+  double pairs = 0;
+  for (std::int64_t t = 0; t < T; ++t) {
+    const std::int64_t seen = mask.seen(t, K), position = mask.queries.position(t);
+    const bool sees_its_own = seen > 0 && mask.keys.position(seen - 1) == position;
+    pairs += number(2 * seen - (sees_its_own ? 1 : 0));
+  }
+  return pairs;
+}
+inline OpCost attention(const View& out, const View& log_sum_exp, const ConstView& q,
+                        const ConstView& kv, const std::int64_t&, const AttentionMask& mask) {
+  return attention_of(charged_pairs(q, kv, mask), out, bytes(out, log_sum_exp, q, kv));
+}
+// Four products; that the scores are computed again is not counted.
+inline OpCost attention_backward(const View& dq, const View& dkv, const ConstView& dout,
+                                 const ConstView& q, const ConstView& kv, const ConstView& out,
+                                 const ConstView& log_sum_exp, const std::int64_t&,
+                                 const AttentionMask& mask, const Into& into) {
+  return attention_of(
+      2 * charged_pairs(q, kv, mask), q,
+      bytes(dq, dkv, dout, q, kv, out, log_sum_exp) + again(dq, into) + again(dkv, into));
+}
 inline OpCost causal_attention(const View& out, const View& log_sum_exp, const ConstView& qkv,
                                const std::int64_t&) {
-  return attention(square(qkv.shape()[1]), qkv, bytes(out, log_sum_exp, qkv));
+  return attention_of(square(qkv.shape()[1]), out, bytes(out, log_sum_exp, qkv));
 }
 // Four products; that the scores are computed again is not counted.
 inline OpCost causal_attention_backward(const View& dqkv, const ConstView& dout,
                                         const ConstView& qkv, const ConstView& out,
                                         const ConstView& log_sum_exp, const std::int64_t&) {
-  return attention(2 * square(qkv.shape()[1]), qkv, bytes(dqkv, dout, qkv, out, log_sum_exp));
+  return attention_of(2 * square(qkv.shape()[1]), out, bytes(dqkv, dout, qkv, out, log_sum_exp));
 }
 inline OpCost store_keys_values(const View&, const ConstView& qkv, const std::int64_t&,
                                 const std::int64_t&) {
@@ -123,7 +154,7 @@ inline OpCost cached_attention(const View& out, const ConstView& qkv, const Cons
   const std::int64_t T = qkv.shape()[1];
   const double of_a_token = bytes(out) / number(T) * 2;  // its key and value
   const double pairs = number(T) * number(first) + number(T) * number(T + 1) / 2;
-  return attention(pairs, qkv, bytes(out, qkv) / 2 + of_a_token * number(first + T));
+  return attention_of(pairs, out, bytes(out, qkv) / 2 + of_a_token * number(first + T));
 }
 
 // Of the table the rows that are looked up.

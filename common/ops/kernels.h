@@ -21,9 +21,12 @@ struct Kernels {
   decltype(&ops::add_bias_backward) add_bias_backward;
   decltype(&ops::layer_norm) layer_norm;
   decltype(&ops::layer_norm_backward) layer_norm_backward;
+  decltype(&ops::scale_rows) scale_rows;
   decltype(&ops::softmax) softmax;
   decltype(&ops::softmax_backward) softmax_backward;
   decltype(&ops::permute) permute;
+  decltype(&ops::attention) attention;
+  decltype(&ops::attention_backward) attention_backward;
   decltype(&ops::causal_attention) causal_attention;
   decltype(&ops::causal_attention_backward) causal_attention_backward;
   decltype(&ops::store_keys_values) store_keys_values;

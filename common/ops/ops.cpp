@@ -34,6 +34,26 @@ void check_heads(const Checks& checks, const ConstView& qkv, std::int64_t heads)
                 "a multiple of 3 * heads");
 }
 
+// q (B, T, H D) and kv (2, B, K, H D), and what a query sees.
+void check_attention(const Checks& checks, const ConstView& q, const ConstView& kv,
+                     std::int64_t heads, const AttentionMask& mask) {
+  checks.rank("q", q, 3);
+  checks.rank("kv", kv, 4);
+  checks.number("heads", static_cast<double>(heads), heads > 0, "at least 1");
+  const std::int64_t B = q.shape()[0], T = q.shape()[1], K = kv.shape()[2], C = q.shape()[2];
+  checks.number("the last dimension of q", static_cast<double>(C), C % heads == 0,
+                "a multiple of heads");
+  checks.is("kv", kv, {2, B, K, C}, q.dtype());
+  if (mask.key_lengths) checks.is("mask.key_lengths", mask.key_lengths, {B}, DType::I32);
+  const auto rises = [&](const char* name, const TokenRuns& runs, std::int64_t tokens) {
+    checks.number(name, static_cast<double>(runs.second),
+                  runs.split >= tokens || runs.second >= runs.first + runs.split,
+                  "behind the first run's last token");
+  };
+  rises("mask.queries.second", mask.queries, T);
+  rises("mask.keys.second", mask.keys, K);
+}
+
 // keys_values (B, 2 H, S, D) has room for the tokens of qkv from `first` on.
 void check_cache(const Checks& checks, const ConstView& keys_values, const ConstView& qkv,
                  std::int64_t heads, std::int64_t first) {
@@ -208,6 +228,14 @@ void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstV
              weight, mean, rstd, weights_into);
 }
 
+void scale_rows(View y, ConstView x, ConstView factors, Into into) {
+  const Checks checks("scale_rows", "x", x);
+  checks.rank("x", x, 2);
+  checks.is("factors", factors, {x.shape()[0]}, statistics_of(x.dtype()));
+  checks.is_or_f32("y", y, x.shape(), x.dtype());
+  checks.run(&Kernels::scale_rows, costs::scale_rows, y, x, factors, into);
+}
+
 void softmax(View y, ConstView x) {
   const Checks checks("softmax", "x", x);
   checks.number("the rank of x", x.shape().rank(), x.shape().rank() >= 1, "1 to 4");
@@ -221,6 +249,31 @@ void softmax_backward(View dx, ConstView dy, ConstView y) {
   checks.is("y", y, dy.shape(), dy.dtype());
   checks.is("dx", dx, dy.shape(), dy.dtype());
   checks.run(&Kernels::softmax_backward, costs::softmax_backward, dx, dy, y);
+}
+
+void attention(View out, View log_sum_exp, ConstView q, ConstView kv, std::int64_t heads,
+               const AttentionMask& mask) {
+  const Checks checks("attention", "q", q);
+  check_attention(checks, q, kv, heads, mask);
+  checks.is("out", out, q.shape(), q.dtype());
+  checks.is("log_sum_exp", log_sum_exp, {q.shape()[0], heads, q.shape()[1]},
+            statistics_of(q.dtype()));
+  checks.run(&Kernels::attention, costs::attention, out, log_sum_exp, q, kv, heads, mask);
+}
+
+void attention_backward(View dq, View dkv, ConstView dout, ConstView q, ConstView kv, ConstView out,
+                        ConstView log_sum_exp, std::int64_t heads, const AttentionMask& mask,
+                        Into into) {
+  const Checks checks("attention_backward", "q", q);
+  check_attention(checks, q, kv, heads, mask);
+  checks.is("dout", dout, q.shape(), q.dtype());
+  checks.is("out", out, q.shape(), q.dtype());
+  checks.is("log_sum_exp", log_sum_exp, {q.shape()[0], heads, q.shape()[1]},
+            statistics_of(q.dtype()));
+  checks.is_or_f32("dq", dq, q.shape(), q.dtype());
+  checks.is("dkv", dkv, kv.shape(), dq.dtype());
+  checks.run(&Kernels::attention_backward, costs::attention_backward, dq, dkv, dout, q, kv, out,
+             log_sum_exp, heads, mask, into);
 }
 
 void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {

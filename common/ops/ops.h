@@ -13,6 +13,7 @@
 // when `accumulate` says so, and overwrite it otherwise: the first product of a step overwrites.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -85,17 +86,64 @@ void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, Con
 void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstView x,
                          ConstView weight, ConstView mean, ConstView rstd, Into weights_into);
 
+// y (N, D) = [y +] factors[n] * x (N, D), row by row; factors (N) in F32 (F64 for F64). y may be
+// F32 where x is shorter; in place.
+void scale_rows(View y, ConstView x, ConstView factors, Into into = Into::Overwrite);
+
 void softmax(View y, ConstView x);                          // over the last dimension; in place
 void softmax_backward(View dx, ConstView dy, ConstView y);  // from y, not x; dx may be dy
 
 // ---- attention ----------------------------------------------------------------------------------
 
-// Causal attention of H heads, block by block with the online softmax (Milakov and Gimelshein,
-// 2018; Dao et al., "FlashAttention", 2022): no (T, T) tensor exists. qkv (B, T, H * 3 * D)
-// head-major, so that head h is columns [3 h D, 3 (h+1) D): query, key, value. out (B, T, H * D);
-// log_sum_exp (B, H, T) of the scaled scores, F32 (F64 for F64), kept for the backward.
+// Where the tokens of a rank lie in the sequence: in one run, or in two that follow each other in
+// memory alone (the zigzag of ring attention, which gives each rank an early and a late part).
+struct TokenRuns {
+  std::int64_t first = 0;                                         // of token 0
+  std::int64_t split = std::numeric_limits<std::int64_t>::max();  // tokens of the first run
+  std::int64_t second = 0;                                        // of token `split`
+
+  std::int64_t position(std::int64_t t) const { return t < split ? first + t : second + t - split; }
+  // Tokens at positions below `end`, where the second run comes later in the sequence.
+  std::int64_t before(std::int64_t end) const {
+    if (end - first <= split) return std::max<std::int64_t>(end - first, 0);
+    return split + std::max<std::int64_t>(end - second, 0);
+  }
+};
+
+// Which keys a query sees: with `causal` those at positions up to its own, and of those the ones
+// before its sample's length. Positions rise along the queries and along the keys, so that a query
+// always sees the first ones.
+struct AttentionMask {
+  bool causal = true;
+  TokenRuns queries = {}, keys = {};
+  ConstView key_lengths = {};  // (B) I32: keys at positions from there on are padding; empty: none
+
+  // How many of `keys` keys a query sees in a sample of this length.
+  std::int64_t seen(std::int64_t query, std::int64_t keys_,
+                    std::int64_t length = std::numeric_limits<std::int64_t>::max()) const {
+    const std::int64_t end = causal ? std::min(length, queries.position(query) + 1) : length;
+    return std::min(keys_, keys.before(end));
+  }
+};
+
+// Attention of H heads, T queries and K keys, block by block with the online softmax (Milakov and
+// Gimelshein, 2018; Dao et al., "FlashAttention", 2022): no (T, K) tensor exists. q (B, T, H * D);
+// kv (2, B, K, H * D), the keys and then the values. out (B, T,
+// H * D); log_sum_exp (B, H, T) of the scaled scores, F32 (F64 for F64), kept for the backward and
+// to merge it with the attention to other keys. Of a query that sees no key: 0, and minus infinity.
+// Throws Error for runs that do not rise.
+void attention(View out, View log_sum_exp, ConstView q, ConstView kv, std::int64_t heads,
+               const AttentionMask& mask);
+// dq, dkv = [dq, dkv +] the gradients; they may be F32 where q and kv are shorter. Recomputes the
+// scores block by block. With `out` and `log_sum_exp` those of more keys than kv has, as in a ring:
+// the part of the gradients that these keys have.
+void attention_backward(View dq, View dkv, ConstView dout, ConstView q, ConstView kv, ConstView out,
+                        ConstView log_sum_exp, std::int64_t heads, const AttentionMask& mask,
+                        Into into = Into::Overwrite);
+
+// The same of one tensor: causal, T queries and as many keys. qkv (B, T, H * 3 * D) head-major, so
+// that head h is columns [3 h D, 3 (h+1) D): query, key, value.
 void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads);
-// Recomputes the scores block by block from qkv and log_sum_exp.
 void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
                                ConstView log_sum_exp, std::int64_t heads);
 
@@ -123,15 +171,6 @@ struct TablePart {
 // Error naming an id outside [0, V), of a part outside [0, all).
 void embedding(View out, ConstView table, ConstView ids, Into into = Into::Overwrite,
                TablePart part = {});
-// Where the tokens of a rank lie in the sequence: in one run, or in two that follow each other in
-// memory alone (the zigzag of ring attention, which gives each rank an early and a late part).
-struct TokenRuns {
-  std::int64_t first = 0;                                         // of token 0
-  std::int64_t split = std::numeric_limits<std::int64_t>::max();  // tokens of the first run
-  std::int64_t second = 0;                                        // of token `split`
-
-  std::int64_t position(std::int64_t t) const { return t < split ? first + t : second + t - split; }
-};
 // ids (B, T) I32: ids[b, t] = runs.position(t).
 void token_positions(View ids, const TokenRuns& runs);
 // dtable (V, C) = [dtable +] the rows of dout (N, C), each added to its id's. dtable may be F32

@@ -1,249 +1,117 @@
-// Causal attention, block by block. For each head of each sample, blocks of kBlock queries meet
-// blocks of kBlock keys; a block of scores lives on the stack, is used and forgotten. With the
-// online softmax (Milakov and Gimelshein, 2018) a row keeps its maximum m, the sum l of exp(score -
-// m), and the output so far; when a later block raises m, what was summed before is scaled by
-// exp(old m - new m).
+// Attention, block by block: kBlock queries meet kBlock keys, and a block of scores is used and
+// forgotten. With the online softmax (Milakov and Gimelshein, 2018) a row keeps its maximum m, the
+// sum of 2^(score - m), and the output so far; when a later block raises m, what was summed before
+// is scaled by 2^(old m - new m). Scores are multiples of log2(e), so that exponentials are powers
+// of two.
 //
-// One thread takes one head, with its queries, keys and values packed into its own workspace, in
-// full precision and padded to whole vectors: memory grows linearly with T.
+// One thread takes one head. It packs keys (transposed) and values as queries come to see them, in
+// full precision and padded to whole vectors: memory grows linearly with their number. Rows of
+// tokens are far apart in memory; the next block's are fetched while this one's are multiplied.
+// Where a query sees a part of a block, six rows at a time leave out what none of them sees.
 #include <omp.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "common/ops/cpu/attention_tiles.h"
 #include "common/ops/cpu/kernels.h"
-#include "common/ops/cpu/tile_product.h"
-#include "common/ops/cpu/vector_math.h"
 
 namespace aisc::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 64;
-
-// The sizes of one call, and where things are. T tokens, H heads of D columns; padded: Dp columns,
-// Tp rows. `row` is the length of a token's row in qkv, 3 H D.
+// A block of queries on its way past the keys.
 template <class S>
-struct Sizes {
-  Sizes(const ConstView& qkv, std::int64_t heads)
-      : B(qkv.shape()[0]),
-        T(qkv.shape()[1]),
-        H(heads),
-        D(qkv.shape()[2] / (3 * heads)),
-        Dp(tile_padded<S>(D)),
-        Tp((T + kBlock - 1) / kBlock * kBlock),
-        row(3 * H * D),
-        scale(static_cast<S>(1.0 / std::sqrt(static_cast<double>(D)))) {}
-
-  std::int64_t B, T, H, D, Dp, Tp, row;
-  S scale;
+struct ForwardBlock : QueryBlock {
+  using QueryBlock::QueryBlock;
+  alignas(64) S scores[kBlock * kBlock];       // then their exponentials
+  alignas(64) S sums[kBlock * kTileLanes<S>];  // of a row's exponentials, lane by lane
+  S maximum[kBlock];
 };
 
-// One buffer per thread, cut into equal parts of Tp * Dp elements.
+// A row of scores becomes 2^(score - m), `depth` numbers of which those of unseen keys are 0, and
+// `out` is scaled to the new maximum.
 template <class S>
-class Workspace {
- public:
-  Workspace(const Sizes<S>& size, std::int64_t parts, Device& device)
-      : part_(size.Tp * size.Dp),
-        parts_(parts),
-        buffer_({omp_get_max_threads() * parts * part_}, DTypeOf<S>::value, device,
-                Purpose::Workspace) {}
-
-  S* operator()(std::int64_t part) const {  // of the calling thread
-    return buffer_.template data<S>() + (omp_get_thread_num() * parts_ + part) * part_;
-  }
-
- private:
-  std::int64_t part_, parts_;
-  Tensor buffer_;
-};
-
-// to (Tp, Dp) = factor * from, whose rows are `stride` apart; padding becomes 0.
-template <class S, class T>
-void pack_rows(S* to, const T* from, std::int64_t stride, const Sizes<S>& z, S factor) {
-  for (std::int64_t t = 0; t < z.T; ++t) {
-    for (std::int64_t d = 0; d < z.D; ++d)
-      to[t * z.Dp + d] = factor * static_cast<S>(from[t * stride + d]);
-    std::fill(to + t * z.Dp + z.D, to + (t + 1) * z.Dp, S(0));
-  }
-  std::fill(to + z.T * z.Dp, to + z.Tp * z.Dp, S(0));
-}
-
-// to: for each block of rows its transpose (Dp, kBlock), one after the other.
-template <class S>
-void transpose_blocks(S* to, const S* from, const Sizes<S>& z) {
-  for (std::int64_t t0 = 0; t0 < z.Tp; t0 += kBlock)
-    for (std::int64_t d = 0; d < z.Dp; ++d)
-      for (std::int64_t t = 0; t < kBlock; ++t)
-        to[t0 * z.Dp + d * kBlock + t] = from[(t0 + t) * z.Dp + d];
-}
-
-// The scores of a block pair: (kBlock, kBlock) = queries (already scaled) times keys^T. A query
-// sees keys up to its own position; those after it are minus infinity, whose exponential is exactly
-// 0.
-template <class S>
-void block_scores(S* scores, const S* queries, const S* keys_transposed, const Sizes<S>& z,
-                  bool diagonal) {
-  std::fill(scores, scores + kBlock * kBlock, S(0));
-  tile_product<S>(scores, kBlock, {queries, z.Dp, 1}, keys_transposed, kBlock, kBlock, kBlock,
-                  z.Dp);
-  if (!diagonal) return;
-  for (std::int64_t i = 0; i < kBlock; ++i)
-    std::fill(scores + i * kBlock + i + 1, scores + (i + 1) * kBlock,
-              -std::numeric_limits<S>::infinity());
-}
-
-// Turns a row of scores into exp(score - maximum) in place and returns their sum.
-template <class S>
-S exponentials(S* row, S maximum) {
-  S sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < kBlock; ++j) {
-    row[j] = vector_exp(row[j] - maximum);
-    sum += row[j];
-  }
-  return sum;
-}
-
-// The largest of a row, lane by lane: a comparison that drops NaN is one vector instruction, while
-// std::max under `reduction` stays scalar. A NaN is not lost: its exponential is NaN.
-template <class S>
-S row_maximum(const S* row) {
+void online_softmax(ForwardBlock<S>& block, std::int64_t row, std::int64_t seen, std::int64_t depth,
+                    S* out, std::int64_t Dp) {
   constexpr std::int64_t kLanes = kTileLanes<S>;
-  S lanes[kLanes];
-  std::copy(row, row + kLanes, lanes);
-  for (std::int64_t j = kLanes; j < kBlock; j += kLanes)
-#pragma omp simd
-    for (std::int64_t i = 0; i < kLanes; ++i)
-      lanes[i] = row[j + i] > lanes[i] ? row[j + i] : lanes[i];
-  S maximum = lanes[0];
-  for (const S lane : lanes) maximum = lane > maximum ? lane : maximum;
-  return maximum;
-}
-
-template <class T>
-void forward(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
-  using S = Accumulator<T>;
-  const Sizes<S> z(qkv, heads);
-  const Workspace<S> workspace(z, 4, out.device());
-  const T* input = qkv.data<T>();
-  T* output = out.data<T>();
-  S* lse = log_sum_exp.data<S>();
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t head = 0; head < z.B * z.H; ++head) {
-    const std::int64_t b = head / z.H, h = head % z.H;
-    const T* first = input + b * z.T * z.row + 3 * h * z.D;
-    S *queries = workspace(0), *keys = workspace(1), *values = workspace(2);
-    S* keys_transposed = workspace(3);
-    pack_rows<S>(queries, first, z.row, z, z.scale);
-    pack_rows<S>(keys, first + z.D, z.row, z, S(1));
-    pack_rows<S>(values, first + 2 * z.D, z.row, z, S(1));
-    transpose_blocks(keys_transposed, keys, z);
-    S* result = keys;  // the keys are not needed any more
-
-    for (std::int64_t i0 = 0; i0 < z.T; i0 += kBlock) {
-      alignas(64) S scores[kBlock * kBlock];
-      S m[kBlock], l[kBlock];
-      std::fill(m, m + kBlock, -std::numeric_limits<S>::infinity());
-      std::fill(l, l + kBlock, S(0));
-      S* block_out = result + i0 * z.Dp;
-      std::fill(block_out, block_out + kBlock * z.Dp, S(0));
-      for (std::int64_t j0 = 0; j0 <= i0; j0 += kBlock) {
-        block_scores(scores, queries + i0 * z.Dp, keys_transposed + j0 * z.Dp, z, j0 == i0);
-        for (std::int64_t i = 0; i < kBlock; ++i) {
-          S* row = scores + i * kBlock;
-          const S old = m[i];
-          m[i] = std::max(old, row_maximum(row));
-          const S shrink = vector_exp(old - m[i]);  // 0 in the first block
-          l[i] = l[i] * shrink + exponentials(row, m[i]);
-          S* row_out = block_out + i * z.Dp;
-#pragma omp simd
-          for (std::int64_t d = 0; d < z.Dp; ++d) row_out[d] *= shrink;
-        }
-        tile_product<S>(block_out, z.Dp, {scores, kBlock, 1}, values + j0 * z.Dp, z.Dp, kBlock,
-                        z.Dp, kBlock);
-      }
-      for (std::int64_t i = 0; i < std::min(kBlock, z.T - i0); ++i) {
-        const std::int64_t t = i0 + i;
-        const S inverse = S(1) / l[i];
-        T* to = output + ((b * z.T + t) * z.H + h) * z.D;
-        for (std::int64_t d = 0; d < z.D; ++d)
-          to[d] = static_cast<T>(block_out[i * z.Dp + d] * inverse);
-        lse[head * z.T + t] = m[i] + std::log(l[i]);
-      }
-    }
+  S* scores = block.scores + row * kBlock;
+  const std::int64_t width = tile_padded<S>(seen);
+  for (std::int64_t j = seen; j < width; ++j) scores[j] = -std::numeric_limits<S>::infinity();
+  for (std::int64_t j = width; j < depth; ++j) scores[j] = 0;
+  if (seen == 0) return;
+  Lanes<S> top = lanes(scores), sum{};
+  for (std::int64_t j = kLanes; j < width; j += kLanes) top = larger<S>(lanes(scores + j), top);
+  const S before = block.maximum[row], maximum = std::max(before, largest_of<S>(top));
+  for (std::int64_t j = 0; j < width; j += kLanes)
+    sum += lanes(scores + j) = exp2_of(lanes(scores + j) - maximum);
+  Lanes<S>& sums = lanes(block.sums + row * kLanes);
+  if (maximum != before) {
+    const Lanes<S> shrink = exp2_of(Lanes<S>{} + (before - maximum));  // 0 in the first block
+    sums *= shrink;
+    for (std::int64_t d = 0; d < Dp; d += kLanes) lanes(out + row * Dp + d) *= shrink;
+    block.maximum[row] = maximum;
   }
+  sums += sum;
 }
 
-// With P the probabilities and O the output of a query, as in "FlashAttention", algorithm 4:
-//   dV += P^T dO,  dP = dO V^T,  dS = P (dP - delta),  dQ += dS K,  dK += dS^T Q,
-// where delta = sum over columns of dO * O, and P = exp(score - log_sum_exp) is computed again.
 template <class T>
-void backward(View dqkv, ConstView dout, ConstView qkv, ConstView out, ConstView log_sum_exp,
-              std::int64_t heads) {
+void forward(View out, View log_sum_exp, const QueriesKeysValues<const T>& in,
+             const AttentionSizes& z, const ops::AttentionMask& mask) {
   using S = Accumulator<T>;
-  const Sizes<S> z(qkv, heads);
-  const Workspace<S> workspace(z, 9, dqkv.device());
-  const T *input = qkv.data<T>(), *output = out.data<T>(), *doutput = dout.data<T>();
-  const S* lse = log_sum_exp.data<S>();
-  T* dinput = dqkv.data<T>();
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t head = 0; head < z.B * z.H; ++head) {
-    const std::int64_t b = head / z.H, h = head % z.H, out_row = z.H * z.D;
-    const T* first = input + b * z.T * z.row + 3 * h * z.D;
-    const std::int64_t out_offset = b * z.T * out_row + h * z.D;
-    S *queries = workspace(0), *keys = workspace(1), *values = workspace(2),
-      *dresult = workspace(3);
-    S *keys_transposed = workspace(4), *values_transposed = workspace(5);
-    S *dqueries = workspace(6), *dkeys = workspace(7), *dvalues = workspace(8);
-    pack_rows<S>(queries, first, z.row, z, z.scale);
-    pack_rows<S>(keys, first + z.D, z.row, z, S(1));
-    pack_rows<S>(values, first + 2 * z.D, z.row, z, S(1));
-    pack_rows<S>(dresult, doutput + out_offset, out_row, z, S(1));
-    transpose_blocks(keys_transposed, keys, z);
-    transpose_blocks(values_transposed, values, z);
-    for (S* gradient : {dqueries, dkeys, dvalues})
-      std::fill(gradient, gradient + z.Tp * z.Dp, S(0));
+  const std::int64_t Dp = tile_padded<S>(z.D), heads = z.B * z.H;
+  const std::int64_t all = (z.K + kBlock - 1) / kBlock * kBlock * Dp, one = kBlock * Dp;
+  const std::int64_t part = 2 * all + 3 * one;
+  const Tensor workspace({omp_get_max_threads() * part}, DTypeOf<S>::value, out.device(),
+                         Purpose::Workspace);
+  const Heads<T> outputs{out.data<T>(), z.T, z.H * z.D, z.D};
+  S *lse = log_sum_exp.data<S>(), *shared = workspace.data<S>();
+  const S scale = static_cast<S>(kLog2E / std::sqrt(static_cast<double>(z.D)));
+#pragma omp parallel for schedule(static)
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t b = head / z.H, h = head % z.H;
+    const HeadRows<const T> queries_in = in.queries(b, h), keys_in = in.keys(b, h),
+                            values_in = in.values(b, h);
+    const HeadRows<T> to = outputs(b, h);
+    S *keys = shared + omp_get_thread_num() * part, *values = keys + all;  // (Dp, 64)s; (K, Dp)
+    S *queries = values + all, *result = queries + one, *rows = result + one;
+    std::int64_t packed = 0;  // keys and values
 
     for (std::int64_t i0 = 0; i0 < z.T; i0 += kBlock) {
-      alignas(64) S probabilities[kBlock * kBlock], dscores[kBlock * kBlock];
-      const std::int64_t rows = std::min(kBlock, z.T - i0);
-      S delta[kBlock];
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const T* o = output + out_offset + (i0 + i) * out_row;
-        const S* d_o = dresult + (i0 + i) * z.Dp;
-        S sum = 0;
-        for (std::int64_t d = 0; d < z.D; ++d) sum += static_cast<S>(o[d]) * d_o[d];
-        delta[i] = sum;
+      ForwardBlock<S> block(mask, z, b, i0);
+      const std::int64_t seen = block.seen();
+      for (; packed < seen; packed += kBlock) {
+        const std::int64_t count = std::min(kBlock, z.K - packed);
+        pack(rows, keys_in, packed, count, z.D, S(1));
+        transpose_block(keys + packed * Dp, rows, count, Dp);
+        pack(values + packed * Dp, values_in, packed, count, z.D, S(1));
       }
-      for (std::int64_t j0 = 0; j0 <= i0; j0 += kBlock) {
-        block_scores(probabilities, queries + i0 * z.Dp, keys_transposed + j0 * z.Dp, z, j0 == i0);
-        for (std::int64_t i = 0; i < rows; ++i)
-          exponentials(probabilities + i * kBlock, lse[head * z.T + i0 + i]);
-        tile_product<S>(dvalues + j0 * z.Dp, z.Dp, {probabilities, 1, kBlock}, dresult + i0 * z.Dp,
-                        z.Dp, kBlock, z.Dp, rows);
-        std::fill(dscores, dscores + kBlock * kBlock, S(0));
-        tile_product<S>(dscores, kBlock, {dresult + i0 * z.Dp, z.Dp, 1},
-                        values_transposed + j0 * z.Dp, kBlock, rows, kBlock, z.Dp);
-        for (std::int64_t i = 0; i < rows; ++i) {
-          S* row = dscores + i * kBlock;
-          const S* p = probabilities + i * kBlock;
-#pragma omp simd
-          for (std::int64_t j = 0; j < kBlock; ++j) row[j] = p[j] * (row[j] - delta[i]);
-        }
-        tile_product<S>(dqueries + i0 * z.Dp, z.Dp, {dscores, kBlock, 1}, keys + j0 * z.Dp, z.Dp,
-                        rows, z.Dp, kBlock);
-        tile_product<S>(dkeys + j0 * z.Dp, z.Dp, {dscores, 1, kBlock}, queries + i0 * z.Dp, z.Dp,
-                        kBlock, z.Dp, rows);
+      pack(queries, queries_in, i0, block.rows, z.D, scale);
+      fetch<For::Writing>(to, i0, i0 + block.rows, z.D);
+      fetch<For::Reading>(queries_in, i0 + kBlock, std::min(z.T, i0 + 2 * kBlock), z.D);
+      fetch<For::Reading>(keys_in, packed, std::min(z.K, packed + kBlock), z.D);
+      fetch<For::Reading>(values_in, packed, std::min(z.K, packed + kBlock), z.D);
+      std::fill(block.maximum, block.maximum + kBlock, -std::numeric_limits<S>::infinity());
+      std::fill(block.sums, block.sums + kBlock * kTileLanes<S>, S(0));
+      std::fill(result, result + one, S(0));
+
+      // Before each turn `result` and `sums` are those of the keys before j0.
+      for (std::int64_t j0 = 0; j0 < seen; j0 += kBlock) {
+        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
+          strip_product<S>(block.scores + r * kBlock, kBlock, {queries + r * Dp, Dp, 1},
+                           keys + j0 * Dp, kBlock, count, tile_padded<S>(depth), Dp, TileSums::New);
+        });
+        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
+          for (std::int64_t row = r; row < r + count; ++row)
+            online_softmax(block, row, block.seen_from(j0, row), depth, result, Dp);
+          strip_product<S>(result + r * Dp, Dp, {block.scores + r * kBlock, kBlock, 1},
+                           values + j0 * Dp, Dp, count, Dp, depth, TileSums::More);
+        });
       }
-    }
-    T* dfirst = dinput + b * z.T * z.row + 3 * h * z.D;
-    for (std::int64_t t = 0; t < z.T; ++t) {
-      T* to = dfirst + t * z.row;
-      for (std::int64_t d = 0; d < z.D; ++d) {
-        to[d] = static_cast<T>(dqueries[t * z.Dp + d] * z.scale);
-        to[z.D + d] = static_cast<T>(dkeys[t * z.Dp + d]);  // queries were scaled already
-        to[2 * z.D + d] = static_cast<T>(dvalues[t * z.Dp + d]);
+      for (std::int64_t r = 0; r < block.rows; ++r) {
+        const S sum = sum_of<S>(lanes(block.sums + r * kTileLanes<S>));
+        const S inverse = sum == 0 ? S(0) : S(1) / sum;  // 0: a query that sees no key
+        T* row = to[i0 + r];
+        for (std::int64_t d = 0; d < z.D; ++d) row[d] = narrow<T>(result[r * Dp + d] * inverse);
+        lse[head * z.T + i0 + r] = (block.maximum[r] + std::log2(sum)) * static_cast<S>(1 / kLog2E);
       }
     }
   }
@@ -251,16 +119,23 @@ void backward(View dqkv, ConstView dout, ConstView qkv, ConstView out, ConstView
 
 }  // namespace
 
-void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
+void attention(View out, View log_sum_exp, ConstView q, ConstView kv, std::int64_t heads,
+               const ops::AttentionMask& mask) {
   if (out.count() == 0) return;
-  dispatch(qkv.dtype(), [&](auto type) { forward<decltype(type)>(out, log_sum_exp, qkv, heads); });
+  dispatch(q.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const AttentionSizes z = sizes_of(q, kv, heads);
+    forward<T>(out, log_sum_exp, heads_of(q.data<T>(), kv.data<T>(), z), z, mask);
+  });
 }
 
-void causal_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView out,
-                               ConstView log_sum_exp, std::int64_t heads) {
-  if (dqkv.count() == 0) return;
-  dispatch(qkv.dtype(),
-           [&](auto type) { backward<decltype(type)>(dqkv, dout, qkv, out, log_sum_exp, heads); });
+void causal_attention(View out, View log_sum_exp, ConstView qkv, std::int64_t heads) {
+  if (out.count() == 0) return;
+  dispatch(qkv.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const AttentionSizes z = sizes_of(qkv, heads);
+    forward<T>(out, log_sum_exp, heads_of(qkv.data<T>(), z), z, {});
+  });
 }
 
 }  // namespace aisc::cpu

@@ -114,6 +114,30 @@ void add_bias_backward(View dbias, ConstView dy, Into into) {
   });
 }
 
+void scale_rows(View y, ConstView x, ConstView factors, Into into) {
+  dispatch_or_f32(x.dtype(), y.dtype(), [&](auto type, auto y_type) {
+    using T = decltype(type);
+    using Y = decltype(y_type);
+    using S = Accumulator<T>;
+    const std::int64_t D = x.shape()[1];
+    const T* in = x.data<T>();
+    const S* factor = factors.data<S>();
+    Y* out = y.data<Y>();
+    parallel_rows(x.shape()[0], D, [=](std::int64_t n) {
+      const T* row = in + n * D;
+      Y* to = out + n * D;
+      if (into == Into::Overwrite) {
+#pragma omp simd
+        for (std::int64_t d = 0; d < D; ++d) to[d] = narrow<Y>(factor[n] * widen(row[d]));
+      } else {
+#pragma omp simd
+        for (std::int64_t d = 0; d < D; ++d)
+          to[d] = narrow<Y>(widen(to[d]) + factor[n] * widen(row[d]));
+      }
+    });
+  });
+}
+
 void softmax(View y, ConstView x) {
   if (x.count() == 0) return;
   dispatch(x.dtype(), [&](auto type) {

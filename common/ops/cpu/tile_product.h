@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace aisc::cpu {
 
@@ -42,6 +43,9 @@ struct TileLeft {
   std::int64_t row_stride, k_stride;
 };
 
+// Whether a product is added to what is there, or overwrites it.
+enum class TileSums { New, More };
+
 namespace detail {
 
 // The compiler's vector type; aligned(8) or less, since rows need not start on a vector's boundary.
@@ -52,16 +56,13 @@ struct TileVector {
 };
 
 // R rows times V vectors of columns, all sums in registers: per step of k, V loads and R broadcasts
-// feed R * V multiply-adds.
+// feed R * V multiply-adds. What is in c already is added at the end, when it has had time to come.
 template <class T, int R, int V>
 inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
-                        std::int64_t b_stride, std::int64_t depth) {
+                        std::int64_t b_stride, std::int64_t depth, TileSums into) {
   using Vector = typename TileVector<T>::type;
   constexpr std::int64_t kLanes = kTileLanes<T>;
-  Vector sums[R][V];
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v)
-      sums[r][v] = *reinterpret_cast<const Vector*>(c + r * c_stride + v * kLanes);
+  Vector sums[R][V] = {};
   for (std::int64_t k = 0; k < depth; ++k) {
     Vector columns[V];
     for (int v = 0; v < V; ++v)
@@ -72,42 +73,67 @@ inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
     }
   }
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v)
-      *reinterpret_cast<Vector*>(c + r * c_stride + v * kLanes) = sums[r][v];
+    for (int v = 0; v < V; ++v) {
+      Vector& to = *reinterpret_cast<Vector*>(c + r * c_stride + v * kLanes);
+      to = into == TileSums::New ? sums[r][v] : to + sums[r][v];
+    }
 }
 
-template <class T, int V>
-inline void tile_columns(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
-                         std::int64_t b_stride, std::int64_t rows, std::int64_t depth) {
-  constexpr int kRows = kTileShape.rows;
-  std::int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) {
-    tile_kernel<T, kRows, V>(c + r * c_stride, c_stride, a, b, b_stride, depth);
-    a.data += kRows * a.row_stride;
-  }
-  for (; r < rows; ++r) {
-    tile_kernel<T, 1, V>(c + r * c_stride, c_stride, a, b, b_stride, depth);
-    a.data += a.row_stride;
-  }
-}
-
-}  // namespace detail
-
-// c (rows, columns) += a (rows, depth) b (depth, columns), every sum over k in ascending order.
-// `columns` is a multiple of kTileLanes<T>.
-template <class T>
-inline void tile_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
-                         std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
-                         std::int64_t depth) {
+// All columns of R rows.
+template <class T, int R>
+[[gnu::noinline]] void tile_strip(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
+                                  std::int64_t b_stride, std::int64_t columns, std::int64_t depth,
+                                  TileSums into) {
   constexpr std::int64_t kWidth = kTileLanes<T>;
   std::int64_t j = 0;
   if constexpr (kTileShape.vectors >= 4)
     for (; j + 4 * kWidth <= columns; j += 4 * kWidth)
-      detail::tile_columns<T, 4>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+      tile_kernel<T, R, 4>(c + j, c_stride, a, b + j, b_stride, depth, into);
   for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
-    detail::tile_columns<T, 2>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+    tile_kernel<T, R, 2>(c + j, c_stride, a, b + j, b_stride, depth, into);
   for (; j < columns; j += kWidth)
-    detail::tile_columns<T, 1>(c + j, c_stride, a, b + j, b_stride, rows, depth);
+    tile_kernel<T, R, 1>(c + j, c_stride, a, b + j, b_stride, depth, into);
+}
+
+}  // namespace detail
+
+// Rows that are computed together: what a tile's rows are cut into.
+inline constexpr std::int64_t kTileRows = kTileShape.rows;
+
+// c (rows, columns) = [c +] a (rows, depth) b (depth, columns) for at most kTileRows rows, every
+// sum over k in ascending order. `columns` is a multiple of kTileLanes<T>.
+template <class T>
+inline void strip_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
+                          std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
+                          std::int64_t depth, TileSums into) {
+  const auto strip = [&]<int R>(std::integral_constant<int, R>) {
+    detail::tile_strip<T, R>(c, c_stride, a, b, b_stride, columns, depth, into);
+  };
+  static_assert(kTileRows == 6);
+  switch (rows) {
+    case 1:
+      return strip(std::integral_constant<int, 1>());
+    case 2:
+      return strip(std::integral_constant<int, 2>());
+    case 3:
+      return strip(std::integral_constant<int, 3>());
+    case 4:
+      return strip(std::integral_constant<int, 4>());
+    case 5:
+      return strip(std::integral_constant<int, 5>());
+    default:
+      return strip(std::integral_constant<int, 6>());
+  }
+}
+
+// The same for any number of rows, added to what is in c.
+template <class T>
+inline void tile_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
+                         std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
+                         std::int64_t depth) {
+  for (std::int64_t r = 0; r < rows; r += kTileRows, a.data += kTileRows * a.row_stride)
+    strip_product<T>(c + r * c_stride, c_stride, a, b, b_stride, std::min(kTileRows, rows - r),
+                     columns, depth, TileSums::More);
 }
 
 }  // namespace aisc::cpu

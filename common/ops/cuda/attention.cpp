@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "common/core/error.h"
@@ -20,27 +19,47 @@ int checked_int(const char* what, std::int64_t value) {
   return static_cast<int>(value);
 }
 
+// Of (B, tokens, H * parts * D).
+Strides strides_of(const AttentionSizes& z, std::int64_t tokens, std::int64_t parts) {
+  const std::int64_t head = parts * z.D, token = z.H * head;
+  return {head, token, tokens * token};
+}
+
 }  // namespace
 
-AttentionSizes::AttentionSizes(const ConstView& qkv, std::int64_t heads)
-    : B(qkv.shape()[0]),
-      T(checked_int("the number of tokens", qkv.shape()[1])),
+AttentionSizes::AttentionSizes(std::int64_t samples, std::int64_t queries, std::int64_t keys,
+                               std::int64_t heads, std::int64_t columns, std::int64_t parts)
+    : B(samples),
+      T(checked_int("the number of tokens", queries)),
+      K(checked_int("the number of keys", keys)),
       H(checked_int("the number of heads", heads)),
-      D(checked_int("the size of a head", qkv.shape()[2] / (3 * heads))),
-      qkv_row(qkv.shape()[2]),
-      out_row(qkv.shape()[2] / 3),
+      D(checked_int("the size of a head", columns)),
+      q(strides_of(*this, T, parts)),
+      kv(strides_of(*this, K, parts)),
+      out(strides_of(*this, T, 1)),
+      value(parts == 1 ? samples * keys * heads * columns : columns),
       scale(1.0 / std::sqrt(static_cast<double>(D))) {}
 
-unsigned attention_blocks(const AttentionSizes& z, int rows) {
-  const std::int64_t tiles = (z.T + std::int64_t{rows} - 1) / rows;
+AttentionSizes::AttentionSizes(const ConstView& queries, const ConstView& keys_values,
+                               std::int64_t heads)
+    : AttentionSizes(queries.shape()[0], queries.shape()[1], keys_values.shape()[2], heads,
+                     queries.shape()[2] / heads, 1) {}
+
+AttentionSizes::AttentionSizes(const ConstView& qkv, std::int64_t heads)
+    : AttentionSizes(qkv.shape()[0], qkv.shape()[1], qkv.shape()[1], heads,
+                     qkv.shape()[2] / (3 * heads), 3) {}
+
+unsigned attention_blocks(const AttentionSizes& z, int tokens, int rows) {
+  const std::int64_t tiles = (tokens + std::int64_t{rows} - 1) / rows;
   return static_cast<unsigned>(checked_int("the number of blocks", tiles * z.H * z.B));
 }
 
-bool suits_tensor_cores(const AttentionSizes& z, std::initializer_list<ConstView> tensors) {
-  return z.D % 8 == 0 && z.D <= kColumnsOfTensorCores &&
-         std::all_of(tensors.begin(), tensors.end(), [](const ConstView& x) {
-           return (x.dtype() == DType::BF16 || x.dtype() == DType::F16) &&
-                  reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0;
+bool suits_tensor_cores(const AttentionSizes& z, DType dtype,
+                        std::initializer_list<ConstView> all) {
+  return (dtype == DType::BF16 || dtype == DType::F16) && z.D % 8 == 0 &&
+         z.D <= kColumnsOfTensorCores &&
+         std::all_of(all.begin(), all.end(), [](const ConstView& x) {
+           return reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0;
          });
 }
 

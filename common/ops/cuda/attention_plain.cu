@@ -1,4 +1,4 @@
-// Causal attention on the ordinary cores, for F32 and F64, and for what tensor cores cannot take:
+// Attention on the ordinary cores, for F32 and F64, and for what tensor cores cannot take:
 // heads of any size, rows that begin anywhere. Blocks of 64 queries meet blocks of 64 keys with the
 // online softmax; every product is one of (64, 64) tiles, of which each of 256 threads has 4 x 4
 // numbers, fed from shared memory 16 terms at a time. A block makes 64 columns of its results; for
@@ -15,6 +15,8 @@
 
 namespace aisc::cuda {
 namespace {
+
+using ops::Into;
 
 constexpr int kTile = 64, kDepth = 16;  // with kThreads, 256, of a block
 constexpr int kRow = kTile + 4;  // elements of a row in shared memory: 16 bytes of padding or more
@@ -36,7 +38,7 @@ struct Shared {
   S* tile;          // (64, 64)
 };
 
-// A head of a sample, and where its rows are in tensors of T tokens.
+// The rows of a head of a sample.
 template <class T>
 struct Rows {
   const T* first;
@@ -123,57 +125,86 @@ __device__ __forceinline__ void put_transposed(const S (&d)[4][4], const Shared<
     for (int j = 0; j < 4; ++j) shared.tile[(4 * column() + j) * kRow + 4 * row() + i] = d[i][j];
 }
 
-// What a block works on: a tile of a head, and 64 of the head's columns.
+// What a block works on: a tile of so many tokens of a head, and 64 of the head's columns.
 template <class T>
 struct Place {
-  __device__ __forceinline__ explicit Place(const AttentionSizes& z)
-      : tiles((z.T + kTile - 1) / kTile),
+  __device__ __forceinline__ Place(const AttentionSizes& sizes, int tokens)
+      : tiles((tokens + kTile - 1) / kTile),
         index(static_cast<int>(blockIdx.x) / tiles),
         tile(static_cast<int>(blockIdx.x) % tiles),
         columns(static_cast<int>(blockIdx.y) * kTile),
-        qkv(index / z.H * std::int64_t{z.T} * z.qkv_row + index % z.H * 3 * std::int64_t{z.D}),
-        out(index / z.H * std::int64_t{z.T} * z.out_row + index % z.H * std::int64_t{z.D}),
-        statistics(std::int64_t{index} * z.T) {}
+        b(index / sizes.H),
+        h(index % sizes.H),
+        statistics(std::int64_t{index} * sizes.T),
+        z(sizes) {}
+
+  __device__ __forceinline__ Rows<T> queries(const T* q) const {
+    return {q + z.q.at(b, h), z.q.token, z.T, z.D};
+  }
+  __device__ __forceinline__ Rows<T> keys(const T* kv) const {
+    return {kv + z.kv.at(b, h), z.kv.token, z.K, z.D};
+  }
+  __device__ __forceinline__ Rows<T> values(const T* kv) const { return keys(kv + z.value); }
+  __device__ __forceinline__ Rows<T> outs(const T* out) const {
+    return {out + z.out.at(b, h), z.out.token, z.T, z.D};
+  }
 
   int tiles, index, tile, columns;
-  std::int64_t qkv, out, statistics;  // where the head begins
+  std::int64_t b, h, statistics;
+  const AttentionSizes& z;
 };
 
-// The numbers of this thread, times `factor`, rounded to T, into the tile that begins at row
-// `first`.
-template <class T, class S>
-__device__ __forceinline__ void store_tile(T* to, std::int64_t stride, int first, int columns,
-                                           const AttentionSizes& z, const S (&d)[4][4], S factor) {
+// to = [to +] the numbers of this thread, times `factor`, in the tile that begins at row `first` of
+// `count`.
+template <class G, class S>
+__device__ __forceinline__ void store_tile(G* to, std::int64_t stride, int first, int count,
+                                           int columns, int D, const S (&d)[4][4], S factor,
+                                           Into into) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int token = first + 4 * row() + i;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int at = columns + 4 * column() + j;
-      if (token < z.T && at < z.D) to[token * stride + at] = narrow<T>(d[i][j] * factor);
+      if (token >= count || at >= D) continue;
+      G& element = to[token * stride + at];
+      S sum = d[i][j] * factor;
+      if (into == Into::Accumulate) sum += widen(element);
+      element = narrow<G>(sum);
     }
   }
 }
 
 template <class T>
 using Sum = Accumulator<T>;
+template <class S>
+constexpr S kLowest = std::numeric_limits<S>::lowest();
+
+// The keys that the queries of this thread see.
+__device__ __forceinline__ void count_seen(int (&seen)[4], const SeenKeys& mask,
+                                           std::int64_t sample, int first_query) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) seen[i] = mask.seen(sample, first_query + 4 * row() + i);
+}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    plain_forward(T* out, Sum<T>* log_sum_exp, const T* qkv, AttentionSizes z) {
+    plain_forward(T* out, Sum<T>* log_sum_exp, const T* q, const T* kv, AttentionSizes z,
+                  SeenKeys mask) {
   using S = Sum<T>;
-  const Place<T> place(z);
+  const Place<T> place(z, z.T);
   const Shared<S> shared;
   const int first = (place.tiles - 1 - place.tile) * kTile;  // longest first
-  const Rows<T> queries{qkv + place.qkv, z.qkv_row, z.T, z.D};
-  const Rows<T> keys{queries.first + z.D, z.qkv_row, z.T, z.D};
-  const Rows<T> values{keys.first + z.D, z.qkv_row, z.T, z.D};
+  const Rows<T> queries = place.queries(q), keys = place.keys(kv), values = place.values(kv);
   const S scale = static_cast<S>(z.scale);
 
   S o[4][4] = {}, maximum[4], total[4] = {};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) maximum[i] = minus_infinity<S>();
-  for (int key = 0; key <= first; key += kTile) {
+  int seen[4];
+  count_seen(seen, mask, place.b, first);
+#pragma unroll  // minus infinity less itself, of a row that sees nothing yet, would not be a number
+  for (int i = 0; i < 4; ++i) maximum[i] = kLowest<S>;
+  const int end = mask.seen(place.b, smaller(first + kTile, z.T) - 1);
+  for (int key = 0; key < end; key += kTile) {
     S s[4][4];
     products_of_rows(s, queries.from(first), keys.from(key), shared);
 #pragma unroll
@@ -181,8 +212,7 @@ __global__ void __launch_bounds__(kThreads)
       S highest = maximum[i];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const bool future = key + 4 * column() + j > first + 4 * row() + i;
-        s[i][j] = future ? minus_infinity<S>() : s[i][j] * scale;
+        s[i][j] = key + 4 * column() + j < seen[i] ? s[i][j] * scale : minus_infinity<S>();
         highest = larger(highest, s[i][j]);
       }
       highest = warp_reduce<16>(highest, Larger());   // over the threads of a row
@@ -205,85 +235,94 @@ __global__ void __launch_bounds__(kThreads)
     const int query = first + 4 * row() + i;
     if (column() == 0 && place.columns == 0 && query < z.T)
       log_sum_exp[place.statistics + query] = maximum[i] + log_of(total[i]);
+    if (total[i] == 0) total[i] = 1;  // of a query that sees no key, whose output is 0
 #pragma unroll
     for (int j = 0; j < 4; ++j) o[i][j] /= total[i];
   }
-  store_tile(out + place.out, z.out_row, first, place.columns, z, o, S(1));
+  store_tile(out + z.out.at(place.b, place.h), z.out.token, first, z.T, place.columns, z.D, o, S(1),
+             Into::Overwrite);
 }
 
 // The probabilities (64 queries, 64 keys) of a pair of tiles, and dS; `s` holds the products of
 // queries and keys, `ds` those of dO and values.
 template <class S>
 __device__ __forceinline__ void recompute(S (&s)[4][4], S (&ds)[4][4], const S* log_sum_exp,
-                                          const S* delta, int first_query, int first_key, int T,
-                                          S scale) {
+                                          const S* delta, const int (&seen)[4], int first_query,
+                                          int first_key, int T, S scale) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int query = first_query + 4 * row() + i;
-    const S sum = query < T ? log_sum_exp[query] : 0, shift = query < T ? delta[query] : 0;
+    const S sum = query < T ? log_sum_exp[query] : minus_infinity<S>();
+    const S shift = query < T ? delta[query] : 0;
+    const int keys = sum == minus_infinity<S>() ? 0 : seen[i];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const bool seen = query < T && first_key + 4 * column() + j <= query;
-      s[i][j] = seen ? exp_of(s[i][j] * scale - sum) : 0;
-      ds[i][j] = seen ? s[i][j] * (ds[i][j] - shift) : 0;
+      const bool sees = first_key + 4 * column() + j < keys;
+      s[i][j] = sees ? exp_of(s[i][j] * scale - sum) : 0;
+      ds[i][j] = sees ? s[i][j] * (ds[i][j] - shift) : 0;
     }
   }
 }
 
-template <class T>
+// Gradients are of type G: T, or the type of its sums.
+template <class T, class G>
 __global__ void __launch_bounds__(kThreads)
-    plain_gradients_of_keys(T* dqkv, const T* dout, const T* qkv, const Sum<T>* log_sum_exp,
-                            const Sum<T>* delta, AttentionSizes z) {
+    plain_gradients_of_keys(G* dkv, const T* dout, const T* q, const T* kv,
+                            const Sum<T>* log_sum_exp, const Sum<T>* delta, AttentionSizes z,
+                            SeenKeys mask, Into into) {
   using S = Sum<T>;
-  const Place<T> place(z);
+  const Place<T> place(z, z.K);
   const Shared<S> shared;
   const int first = place.tile * kTile;
-  const Rows<T> queries{qkv + place.qkv, z.qkv_row, z.T, z.D};
-  const Rows<T> keys = Rows<T>{queries.first + z.D, z.qkv_row, z.T, z.D}.from(first);
-  const Rows<T> values = Rows<T>{queries.first + 2 * z.D, z.qkv_row, z.T, z.D}.from(first);
-  const Rows<T> douts{dout + place.out, z.out_row, z.T, z.D};
+  const Rows<T> queries = place.queries(q), douts = place.outs(dout);
+  const Rows<T> keys = place.keys(kv).from(first), values = place.values(kv).from(first);
   const S scale = static_cast<S>(z.scale);
   S dk[4][4] = {}, dv[4][4] = {};
-  for (int query = first; query < z.T; query += kTile) {
+  for (int query = mask.first_to_see(place.b, first) / kTile * kTile; query < z.T; query += kTile) {
     S s[4][4], ds[4][4];
     products_of_rows(s, queries.from(query), keys, shared);
     products_of_rows(ds, douts.from(query), values, shared);
-    recompute(s, ds, log_sum_exp + place.statistics, delta + place.statistics, query, first, z.T,
-              scale);
+    int seen[4];
+    count_seen(seen, mask, place.b, query);
+    recompute(s, ds, log_sum_exp + place.statistics, delta + place.statistics, seen, query, first,
+              z.T, scale);
     put(s, shared);
     add_product(dv, douts.from(query), place.columns, shared);
     put(ds, shared);
     add_product(dk, queries.from(query), place.columns, shared);
   }
-  T* to = dqkv + place.qkv + z.D;
-  store_tile(to, z.qkv_row, first, place.columns, z, dk, scale);
-  store_tile(to + z.D, z.qkv_row, first, place.columns, z, dv, S(1));
+  G* to = dkv + z.kv.at(place.b, place.h);
+  store_tile(to, z.kv.token, first, z.K, place.columns, z.D, dk, scale, into);
+  store_tile(to + z.value, z.kv.token, first, z.K, place.columns, z.D, dv, S(1), into);
 }
 
-template <class T>
+template <class T, class G>
 __global__ void __launch_bounds__(kThreads)
-    plain_gradients_of_queries(T* dqkv, const T* dout, const T* qkv, const Sum<T>* log_sum_exp,
-                               const Sum<T>* delta, AttentionSizes z) {
+    plain_gradients_of_queries(G* dq, const T* dout, const T* q, const T* kv,
+                               const Sum<T>* log_sum_exp, const Sum<T>* delta, AttentionSizes z,
+                               SeenKeys mask, Into into) {
   using S = Sum<T>;
-  const Place<T> place(z);
+  const Place<T> place(z, z.T);
   const Shared<S> shared;
   const int first = (place.tiles - 1 - place.tile) * kTile;  // longest first
-  const Rows<T> queries = Rows<T>{qkv + place.qkv, z.qkv_row, z.T, z.D}.from(first);
-  const Rows<T> keys{qkv + place.qkv + z.D, z.qkv_row, z.T, z.D};
-  const Rows<T> values{keys.first + z.D, z.qkv_row, z.T, z.D};
-  const Rows<T> douts = Rows<T>{dout + place.out, z.out_row, z.T, z.D}.from(first);
+  const Rows<T> queries = place.queries(q).from(first), douts = place.outs(dout).from(first);
+  const Rows<T> keys = place.keys(kv), values = place.values(kv);
   const S scale = static_cast<S>(z.scale);
-  S dq[4][4] = {};
-  for (int key = 0; key <= first; key += kTile) {
+  const int end = mask.seen(place.b, smaller(first + kTile, z.T) - 1);
+  S sums[4][4] = {};
+  int seen[4];
+  count_seen(seen, mask, place.b, first);
+  for (int key = 0; key < end; key += kTile) {
     S s[4][4], ds[4][4];
     products_of_rows(s, queries, keys.from(key), shared);
     products_of_rows(ds, douts, values.from(key), shared);
-    recompute(s, ds, log_sum_exp + place.statistics, delta + place.statistics, first, key, z.T,
-              scale);
+    recompute(s, ds, log_sum_exp + place.statistics, delta + place.statistics, seen, first, key,
+              z.T, scale);
     put_transposed(ds, shared);
-    add_product(dq, keys.from(key), place.columns, shared);
+    add_product(sums, keys.from(key), place.columns, shared);
   }
-  store_tile(dqkv + place.qkv, z.qkv_row, first, place.columns, z, dq, scale);
+  store_tile(dq + z.q.at(place.b, place.h), z.q.token, first, z.T, place.columns, z.D, sums, scale,
+             into);
 }
 
 // One warp a row; the rows of a token's heads lie side by side. Bytes: those of dout and out.
@@ -301,38 +340,49 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) delta[(b * z.H + h) * z.T + token % z.T] = sum;
 }
 
-// One block for each tile of each head and each 64 of its columns.
-dim3 blocks_of(const AttentionSizes& z) {
-  return dim3(attention_blocks(z, kTile), static_cast<unsigned>((z.D + kTile - 1) / kTile));
+// One block for each tile of so many tokens of each head, and each 64 of its columns.
+dim3 blocks_of(const AttentionSizes& z, int tokens) {
+  return dim3(attention_blocks(z, tokens, kTile), blocks_for(z.D, kTile));
 }
 
 }  // namespace
 
-void plain_attention(View out, View log_sum_exp, ConstView qkv, const AttentionSizes& z) {
-  dispatch(qkv.dtype(), [&](auto type) {
+void plain_attention(View out, View log_sum_exp, ConstView q, ConstView kv, const AttentionSizes& z,
+                     const SeenKeys& mask) {
+  dispatch(q.dtype(), [&](auto type) {
     using T = decltype(type);
-    launch_kernel("causal_attention", stream_of(out), blocks_of(z), kThreads,
-                  Shared<Sum<T>>::kBytes, plain_forward<T>, elements<T>(out),
-                  elements<Sum<T>>(log_sum_exp), elements<T>(qkv), z);
+    launch_kernel("attention", stream_of(out), blocks_of(z, z.T), kThreads, Shared<Sum<T>>::kBytes,
+                  plain_forward<T>, elements<T>(out), elements<Sum<T>>(log_sum_exp), elements<T>(q),
+                  elements<T>(kv), z, mask);
   });
 }
 
-void plain_attention_backward(View dqkv, ConstView dout, ConstView qkv, ConstView log_sum_exp,
-                              ConstView delta, const AttentionSizes& z) {
-  dispatch(qkv.dtype(), [&](auto type) {
+void plain_attention_backward(View dq, View dkv, ConstView dout, ConstView q, ConstView kv,
+                              ConstView log_sum_exp, ConstView delta, const AttentionSizes& z,
+                              const SeenKeys& mask, Into into) {
+  dispatch(q.dtype(), [&](auto type) {
     using T = decltype(type);
-    const cudaStream_t stream = stream_of(dqkv);
-    for (const auto kernel : {plain_gradients_of_keys<T>, plain_gradients_of_queries<T>})
-      launch_kernel("causal_attention_backward", stream, blocks_of(z), kThreads,
-                    Shared<Sum<T>>::kBytes, kernel, elements<T>(dqkv), elements<T>(dout),
-                    elements<T>(qkv), elements<Sum<T>>(log_sum_exp), elements<Sum<T>>(delta), z);
+    const auto run = [&]<class G>(G /*type*/) {
+      const auto launch = [&](auto kernel, View to, int tokens) {
+        launch_kernel("attention_backward", stream_of(to), blocks_of(z, tokens), kThreads,
+                      Shared<Sum<T>>::kBytes, kernel, elements<G>(to), elements<T>(dout),
+                      elements<T>(q), elements<T>(kv), elements<Sum<T>>(log_sum_exp),
+                      elements<Sum<T>>(delta), z, mask, into);
+      };
+      launch(plain_gradients_of_keys<T, G>, dkv, z.K);
+      launch(plain_gradients_of_queries<T, G>, dq, z.T);
+    };
+    if (dq.dtype() == q.dtype())
+      run(T());
+    else
+      run(Sum<T>());
   });
 }
 
 void attention_delta(View delta, ConstView dout, ConstView out, const AttentionSizes& z) {
   dispatch(out.dtype(), [&](auto type) {
     using T = decltype(type);
-    launch_kernel("causal_attention_backward", stream_of(delta),
+    launch_kernel("attention_backward", stream_of(delta),
                   blocks_for(z.B * z.T * z.H, kThreads / 32), kThreads, 0, deltas<T>,
                   elements<Sum<T>>(delta), elements<T>(dout), elements<T>(out), z);
   });

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "common/core/dtype.h"
+#include "common/ops/cuda/numbers.h"
 
 namespace aisc::cuda {
 
@@ -150,6 +151,22 @@ __device__ __forceinline__ void add_product(float (&d)[M][columns / 8][4],
   }
 }
 
+// The scores of keys that a query does not see become minus infinity, whose exponential is exactly
+// 0. Rows are queries, columns keys from `first_key` on; of all keys, a row of this lane sees the
+// first `seen`.
+template <int M, int N>
+__device__ __forceinline__ void hide_unseen(float (&s)[M][N][4], const int (&seen)[M][2],
+                                            int first_key) {
+  const int first = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (8 * n + e % 2 >= seen[m][e / 2] - first) s[m][n][e] = -INFINITY;
+}
+
 // Rounds factor * d (16 M, columns) to T into this warp's rows of a tile, and copies the first
 // `count` of them, D columns each, to where rows are `stride` elements apart. Nobody but this warp
 // may be using these rows of the tile.
@@ -178,6 +195,32 @@ __device__ __forceinline__ void store_rows(Bits* to, std::int64_t stride, int co
       *reinterpret_cast<uint4*>(to + row * stride + column) =
           *reinterpret_cast<const uint4*>(tile + row * kTileRow<columns> + column);
   }
+}
+
+// The same without a tile, for sums that are kept in F32 or added to: to = [to +] factor * d. Four
+// lanes have 8 neighbours of a row, in F32 a whole sector of memory.
+template <int columns, int M, class G>
+__device__ __forceinline__ void store_sums(G* to, std::int64_t stride, int count, int D,
+                                           bool accumulate, const float (&d)[M][columns / 8][4],
+                                           float factor) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * m + 8 * half + lane / 4;
+      if (row >= count) continue;
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+        G* at = to + row * stride + 8 * n + lane % 4 * 2;
+        if (8 * n >= D) break;
+        float sums[2] = {};
+        if (accumulate) load<2>(sums, at);
+        sums[0] += d[m][n][2 * half] * factor;
+        sums[1] += d[m][n][2 * half + 1] * factor;
+        store<2>(at, sums);
+      }
+    }
 }
 
 }  // namespace aisc::cuda

@@ -28,6 +28,7 @@ decltype(ops::dropout) dropout;
 // rows.cu
 decltype(ops::add_bias) add_bias;
 decltype(ops::add_bias_backward) add_bias_backward;
+decltype(ops::scale_rows) scale_rows;
 decltype(ops::softmax) softmax;
 decltype(ops::softmax_backward) softmax_backward;
 
@@ -39,6 +40,8 @@ decltype(ops::layer_norm_backward) layer_norm_backward;
 decltype(ops::permute) permute;
 
 // attention_forward.cu, attention_backward.cu; attention.h
+decltype(ops::attention) attention;
+decltype(ops::attention_backward) attention_backward;
 decltype(ops::causal_attention) causal_attention;
 decltype(ops::causal_attention_backward) causal_attention_backward;
 

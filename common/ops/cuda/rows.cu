@@ -113,6 +113,19 @@ void dispatch_row(std::int64_t C, bool pointers_aligned, const F& f) {
   });
 }
 
+// ---- factors ------------------------------------------------------------------------------------
+
+template <class T, class Y>
+__global__ void __launch_bounds__(kThreads)
+    scale_rows_kernel(Y* y, const T* x, const Accumulator<T>* factors, std::int64_t count,
+                      std::int64_t D, bool accumulate) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= count) return;
+  Accumulator<T> value = factors[i / D] * widen(x[i]);
+  if (accumulate) value += widen(y[i]);
+  y[i] = narrow<Y>(value);
+}
+
 }  // namespace
 
 void add_bias(View out, ConstView x, ConstView bias) {
@@ -143,6 +156,18 @@ void add_bias_backward(View dbias, ConstView dy, Into into) {
       add_partials("add_bias_backward", dbias, elements<S>(partials.view()), partials.shape()[0], C,
                    into);
     });
+  });
+}
+
+void scale_rows(View y, ConstView x, ConstView factors, Into into) {
+  if (x.count() == 0) return;
+  dispatch_or_f32(x.dtype(), y.dtype(), [&](auto type, auto y_type) {
+    using T = decltype(type);
+    using Y = decltype(y_type);
+    launch_kernel("scale_rows", stream_of(x), blocks_for(x.count(), kThreads), kThreads, 0,
+                  scale_rows_kernel<T, Y>, elements<Y>(y), elements<T>(x),
+                  elements<Accumulator<T>>(factors), x.count(), x.shape()[1],
+                  into == Into::Accumulate);
   });
 }
 
