@@ -31,7 +31,8 @@ class PipelineRank {
              const std::function<void()>& update = {});
 
   // The sum of losses of each of these windows, forward alone: on the last stage, 0 elsewhere.
-  std::vector<double> evaluate(std::span<const Batch> windows, Hooks hooks);
+  std::vector<double> evaluate(std::span<const Batch> windows, Hooks hooks,
+                               const Pass& pass = {.training = false});
 
   // One pass of a text through all stages, one after the other, as Stages::forward_cached.
   // Collective. Sent: b s h elements from a stage to the next, of a token that follows b h.

@@ -104,9 +104,11 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     const CommunicationTime communication = communication_time(rank.trace.events());
     result.communication_seconds = communication.under_way;
     result.exposed_seconds = communication.exposed;
-    for (const Parameter* p : trainer.parameters().parameters())
-      result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
-    result.elements = trainer.parameters().layout().count();
+    for (const ParameterStore* store : trainer.stores()) {
+      for (const Parameter* p : store->parameters())
+        result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
+      result.elements += store->layout().count();
+    }
     result.product_flops = product_flops;
     result.messages = sent.messages - sent_before.messages;
     result.sent_bytes = sent.wire_bytes - sent_before.wire_bytes;
@@ -166,8 +168,7 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
     text += fmt::format("{:<28}{:>12}\n", what, figure);
   };
   text += "\n";
-  line(c.pp * c.tp == 1 ? "parameters" : "parameters of rank 0",
-       fmt::format("{}", step.parameters));
+  line(!c.has_mesh() ? "parameters" : "parameters of rank 0", fmt::format("{}", step.parameters));
   double states = 0;
   for (const Purpose p : {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer})
     states += static_cast<double>(step.ledger[p].live_bytes);
@@ -177,7 +178,7 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
   line("a step", fmt::format("{:.6g} s", step.seconds));
   line("communication, exposed", fmt::format("{:.6g} s", step.exposed_seconds));
   line("communication, hidden", fmt::format("{:.6g} s", hidden));
-  line(c.pp * c.tp == 1 ? "sent by a rank" : "sent by rank 0",
+  line(!c.has_mesh() ? "sent by a rank" : "sent by rank 0",
        fmt::format("{:.6g} GB", static_cast<double>(step.sent_bytes) / 1e9));
   if (step.between_nodes > 0)
     line("between nodes, of all ranks",

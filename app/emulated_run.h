@@ -29,12 +29,10 @@ struct EmulatedRun {
   // than this, one is run for all of a stage (common/model/replicas.h, stage_replicas.h).
   int most_run = 64;
 
-  MeshShape mesh() const {
-    return {.dp = config.data_ranks(ranks), .pp = config.pp, .tp = config.tp};
-  }
+  MeshShape mesh() const { return config.mesh(ranks); }
   bool runs_one() const {
-    return meta && alike && !place && ranks > most_run && config.batch % mesh().dp == 0 &&
-           are_alike(mesh(), machine);
+    return meta && alike && config.cp == 1 && !place && ranks > most_run &&
+           config.batch % mesh().dp == 0 && are_alike(mesh(), machine);
   }
 };
 

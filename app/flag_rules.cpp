@@ -118,11 +118,27 @@ void require_tensor(const Options& o) {
             "each step sums the gradients of the ranks that have the same part");
   tp.refuse(o.onebit_adam(), "--optimizer onebit-adam",
             "its errors are of ranks with a whole model");
+  if (o.sp && o.train.model.context % (o.train.cp * o.train.tp) != 0)
+    fail(fmt::format("--sp: --context {} over {} ranks: expected a multiple", o.train.model.context,
+                     o.train.cp * o.train.tp));
+  Beside{"--sp"}.refuse(o.sp && o.sharding.activations, "--shard-activations",
+                        "what a block keeps is a rank's share already");
+  Beside{"--sp"}.refuse(o.sp && o.adafactor() && o.sharding.zero > 0,
+                        "--optimizer adafactor --zero",
+                        "its sums over shards are those of one group of ranks");
   if (o.sharding.activations && o.train.recompute.blocks == 0)
     fail(
         fmt::format("--shard-activations on and --recompute {}: expected block or every:k, whose "
                     "blocks keep what all ranks of --tp have alike",
                     o.train.recompute.to_string()));
+}
+
+void require_context(const Options& o) {
+  const Beside cp{fmt::format("--cp {}", o.train.cp)};
+  cp.refuse(o.data_parallel.average_every > 0, "--average-every",
+            "each step sums the gradients of the ranks that share a sequence");
+  cp.refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of whole sequences");
+  cp.refuse(o.order != "tp,dp,pp", "--order", "it says nothing of ranks that share a sequence");
 }
 
 }  // namespace
@@ -164,6 +180,7 @@ void require_parallel(Options& o, const IsHere& here) {
     fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");
   if (o.train.pp > 1) require_pipeline(o, here);
   if (o.train.tp > 1) require_tensor(o);
+  if (o.train.cp > 1) require_context(o);
 }
 
 }  // namespace aisc

@@ -282,11 +282,22 @@ void add_tensor(Rows& rows, Options& o) {
               "ranks that share each layer, by heads, hidden columns and tokens of the vocabulary; "
               "of --ranks the rest is data parallelism")
       .is(kLayout);
+  rows.on("sp", o.sp, "between its layers the ranks of --tp share the tokens: sequence parallelism")
+      .is(kLayout)
+      .only_beside("--tp", [&o] { return o.train.tp > 1; });
   rows.text("order", o.order,
             "how ranks lie on nodes: the directions tp, dp and pp, from that whose ranks are "
             "neighbours")
       .is(kLayout);
-  rows.later("cp", "ranks that share a sequence", "07");
+  rows.number("cp", o.train.cp, 1, kMostSize,
+              "ranks that share each sequence; of --ranks the rest is data parallelism")
+      .is(kLayout);
+  rows.text("cp-form", o.cp_form,
+            "how attention passes over the ranks of --cp: keys and values go round, with early and "
+            "late tokens on each rank (zigzag) or not; or tokens for heads and back",
+            {"ring", "zigzag", "ulysses"})
+      .is(kLayout)
+      .only_beside("--cp", [&o] { return o.train.cp > 1; });
   rows.later("ep", "ranks that share experts", "08");
   rows.group("Communication");
   rows.text("algorithm", o.algorithm,

@@ -39,7 +39,9 @@ SentMeter::SentMeter(const Rank& rank, const Trainer& trainer) {
   count(rank.world, mesh ? &SentBytes::sums : &SentBytes::data);
   if (!mesh) return;
   count(mesh->gradients(), &SentBytes::data);
+  count(mesh->tensor_gradients(), &SentBytes::data);
   count(mesh->tp(), &SentBytes::tensor);
+  count(mesh->cp(), &SentBytes::context);
   count(mesh->pp(), &SentBytes::stages);
   if (mesh->embedding()) count(*mesh->embedding(), &SentBytes::tables);
 }
@@ -50,10 +52,16 @@ SentBytes SentMeter::read() const {
     const CommStats after = c.ranks->stats();
     const double ring = ring_bytes(c.before, after, c.ranks->size());
     sent.*c.to += ring;
+    const auto messages = [&](CommOp op) {
+      return static_cast<double>(after[op].payload_bytes - c.before[op].payload_bytes);
+    };
+    if (c.to == &SentBytes::context) {
+      const double n = c.ranks->size();
+      sent.context += messages(CommOp::Exchange) + (n - 1) / n * messages(CommOp::AllToAllV);
+    }
     if (c.to != &SentBytes::stages) continue;
     sent.sums += ring;  // of stages collectives add up numbers, messages are the rest
-    sent.stages = static_cast<double>(after[CommOp::Send].payload_bytes -
-                                      c.before[CommOp::Send].payload_bytes);
+    sent.stages = messages(CommOp::Send);
   }
   return sent;
 }
@@ -98,9 +106,11 @@ std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& pla
     line(fmt::format("{}, most", name_of(p)),
          [p](const StepBooks& b) { return b.ledger[p].peak_bytes; });
   }
-  if (config.pp * config.tp > 1) {
+  if (config.has_mesh()) {
     line("sent to data ranks", [](const StepBooks& b) { return b.sent.data; });
     line("sent to tensor ranks", [](const StepBooks& b) { return b.sent.tensor; });
+    if (config.cp > 1)
+      line("sent to context ranks", [](const StepBooks& b) { return b.sent.context; });
     line("sent to other stages", [](const StepBooks& b) { return b.sent.stages + b.sent.tables; });
   }
   line("sent by a ring", [](const StepBooks& b) { return b.sent.all(); });

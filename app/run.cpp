@@ -144,9 +144,11 @@ void Run::describe() {
   facts_.precision = name_of(model().dtype);
   facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
   facts_.prompt = options_.prompt;
-  const int ranks = rank_.world.size(), pp = options_.train.pp, tp = options_.train.tp;
+  const int ranks = rank_.world.size(), pp = options_.train.pp, tp = options_.train.tp,
+            cp = options_.train.cp;
   const std::string stages = (pp > 1 ? fmt::format(" in {} stages", pp) : "") +
-                             (tp > 1 ? fmt::format(", {} to a layer", tp) : "");
+                             (tp > 1 ? fmt::format(", {} to a layer", tp) : "") +
+                             (cp > 1 ? fmt::format(", {} to a sequence", cp) : "");
   say(fmt::format(
       "{}; {} in {}, {}{}{} threads", facts_.title,
       options_.data.corpus.empty() ? "the course's handouts and documents" : options_.data.corpus,

@@ -90,7 +90,8 @@ double PipelineRank::run(std::int64_t count, const ReadMicroBatch& read, double 
   return std::accumulate(last_run_.losses.begin(), last_run_.losses.end(), 0.0);
 }
 
-std::vector<double> PipelineRank::evaluate(std::span<const Batch> windows, Hooks hooks) {
+std::vector<double> PipelineRank::evaluate(std::span<const Batch> windows, Hooks hooks,
+                                           const Pass& pass) {
   // The first stage does not wait for the others' losses: what it has sent, and nobody has received
   // yet, would pile up. So some pass at a time.
   const std::size_t at_once = index(kWindowsAtOnce * schedule().ranks());
@@ -100,7 +101,7 @@ std::vector<double> PipelineRank::evaluate(std::span<const Batch> windows, Hooks
     const Handovers handovers(forward_alone(schedule(), static_cast<int>(count)));
     const ReadMicroBatch read = [&](std::int64_t m) {
       const Batch& window = windows[begin + static_cast<std::size_t>(m)];
-      return MicroBatch{{window.tokens.share(), window.targets.share()}, {.training = false}};
+      return MicroBatch{{window.tokens.share(), window.targets.share()}, pass};
     };
     PipelineRun run(rank_, model_, comms_, handovers, options_, nullptr, read, hooks);
     const std::vector<double> some = run.run(0, {}).losses;

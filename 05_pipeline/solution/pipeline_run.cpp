@@ -47,8 +47,9 @@ PipelineRun::PipelineRun(const Rank& rank, const Model& model, StageComms& comms
       micro_batches_(index(handovers.schedule().micro_batches)),
       kept_(options.keep_bytes),
       report_{.losses = std::vector<double>(micro_batches_.size())},
-      shape_([this](int stage, int m) {
-        return options_.input_shape(stage, micro_batch(m).batch.tokens.shape());
+      shape_([this, parts = model.token_parts](int stage, int m) {
+        const Shape tokens = micro_batch(m).batch.tokens.shape();  // (B, T)
+        return options_.input_shape(stage, parts == 1 ? tokens : tokens.with(1, tokens[1] / parts));
       }),
       links_(rank, comms, handovers, shape_, options.dtype) {}
 

@@ -51,9 +51,9 @@ class GptStages final : public Stages {
     return pipeline(model).run(count, read, loss_factor, hooks,
                                updates() > 0 ? update : std::function<void()>());
   }
-  std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
-                               Hooks hooks) override {
-    return pipeline(model).evaluate(windows, hooks);
+  std::vector<double> evaluate(const Model& model, std::span<const Batch> windows, Hooks hooks,
+                               const Pass& pass) override {
+    return pipeline(model).evaluate(windows, hooks, pass);
   }
   Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache,
                         Hooks hooks) override {

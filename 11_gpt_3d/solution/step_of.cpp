@@ -16,6 +16,8 @@
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "07_sequence_parallel/context_parallel.h"
+#include "07_sequence_parallel/sequence_block.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/named.h"
 #include "11_gpt_3d/mesh_norm.h"
@@ -89,9 +91,12 @@ StepParts step_of(const Options& options) {
                   static_cast<int>(options.train.micro_batches));
     parts = pipelined(choice, std::move(parts));
   }
-  if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
+  if (options.train.cp > 1)
+    parts = context_parallel(parse_context_form(options.cp_form), std::move(parts));
+  if (options.train.tp > 1)
+    parts = options.sp ? sequence_parallel(std::move(parts)) : tensor_parallel(std::move(parts));
   if (options.sharding.activations) parts = shard_activations(std::move(parts));
-  if (options.train.pp * options.train.tp > 1) {
+  if (options.train.has_mesh()) {
     parts.finish = finish_step;
     parts.own_square = own_square;
   }
@@ -103,8 +108,8 @@ StepParts step_of(const Options& options) {
 std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
   const MeshOrder order = parse_order(options.order);
   const TrainConfig& c = options.train;
-  if (order == kMeshOrder && c.pp * c.tp == 1) return nullptr;
-  return placed(world, {.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp}, order);
+  if (c.cp > 1 || (order == kMeshOrder && c.pp * c.tp == 1)) return nullptr;
+  return placed(world, c.mesh(options.ranks), order);
 }
 
 PlanTable plans_of(const Options& options) {
@@ -135,8 +140,8 @@ PlanTable plans_of(const Options& options) {
 std::string bytes_by_order(const Options& options, const SentBytes& sent) {
   const TrainConfig& c = options.train;
   const int node = find_machine(options.machine).ranks_per_node;
-  if (node >= options.ranks || c.pp * c.tp == 1 || options.chunks() > 1) return "";
-  const MeshShape shape{.dp = c.data_ranks(options.ranks), .pp = c.pp, .tp = c.tp};
+  if (node >= options.ranks || c.pp * c.tp == 1 || c.cp > 1 || options.chunks() > 1) return "";
+  const MeshShape shape = c.mesh(options.ranks);
   const auto whole = [](double bytes) { return std::llround(bytes); };
   const StepBytes bytes{.tp = whole(sent.tensor),
                         .dp = whole(sent.data),

@@ -40,6 +40,7 @@ constexpr Axis kAxes[] = {
     {"pp", [](MeshPlace& p, const MeshShape&) { p.pp = 0; }},
     {"ep", [](MeshPlace& p, const MeshShape&) { p.dp -= p.ep; }},
     {"grad", [](MeshPlace& p, const MeshShape&) { p.dp = p.cp = 0; }},
+    {"tensor_grad", [](MeshPlace& p, const MeshShape&) { p.dp = p.cp = p.tp = 0; }},
     {"expert_grad", [](MeshPlace& p, const MeshShape&) { p.cp = 0, p.dp = p.ep; }},
     {"embedding",
      [](MeshPlace& p, const MeshShape& s) { p.pp = p.pp == 0 || p.pp == s.pp - 1 ? 0 : -1; }}};
@@ -126,7 +127,8 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape, const MakeGroup& make) :
   check_mesh(shape, world.size());
   place_ = place_of(world.rank(), shape);
   std::unique_ptr<Communicator>* const made[] = {
-      &tp_, &cp_, &dp_, &pp_, &ep_, &gradients_, &expert_gradients_, &embedding_};
+      &tp_,       &cp_, &dp_, &pp_, &ep_, &gradients_, &tensor_gradients_, &expert_gradients_,
+      &embedding_};
   static_assert(std::size(made) == std::size(kAxes));
   for (std::size_t i = 0; i < std::size(made); ++i)
     *made[i] = world.adopt(make(static_cast<MeshGroup>(i)));

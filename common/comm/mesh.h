@@ -33,7 +33,7 @@ void check_mesh(const MeshShape& shape, int ranks);
 // ranks_per_node > 0 marks where nodes begin and which groups leave a node.
 std::string mesh_table(const MeshShape& shape, int ranks_per_node = 0);
 
-enum class MeshGroup { Tp, Cp, Dp, Pp, Ep, Gradients, ExpertGradients, Embedding };
+enum class MeshGroup { Tp, Cp, Dp, Pp, Ep, Gradients, TensorGradients, ExpertGradients, Embedding };
 
 class Mesh {
  public:
@@ -59,8 +59,10 @@ class Mesh {
   Communicator& ep() { return *ep_; }
 
   // The groups that gradients are summed over: dp x cp for what every such rank holds a copy of
-  // (all parameters but experts), expert_dp x cp for an expert's.
+  // (all parameters but experts), dp x cp x tp for what tensor ranks hold a copy of, too, but see a
+  // part of the tokens of, expert_dp x cp for an expert's.
   Communicator& gradients() { return *gradients_; }
+  Communicator& tensor_gradients() { return *tensor_gradients_; }
   Communicator& expert_gradients() { return *expert_gradients_; }
   // First and last stage, which share the tied embedding; one rank where pp is 1. nullptr on the
   // stages between.
@@ -69,7 +71,8 @@ class Mesh {
  private:
   MeshShape shape_;
   MeshPlace place_;
-  std::unique_ptr<Communicator> tp_, cp_, dp_, pp_, ep_, gradients_, expert_gradients_, embedding_;
+  std::unique_ptr<Communicator> tp_, cp_, dp_, pp_, ep_, gradients_, tensor_gradients_,
+      expert_gradients_, embedding_;
 };
 
 }  // namespace aisc

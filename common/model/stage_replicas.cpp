@@ -107,6 +107,8 @@ std::unique_ptr<Mesh> StageReplicas::mesh() {
             return replicas(shape_.dp, dp_network_, "dp");
           case MeshGroup::Gradients:
             return replicas(shape_.dp, dp_network_, "grad");
+          case MeshGroup::TensorGradients:
+            return replicas(shape_.dp * shape_.tp, tp_network_, "tensor_grad");
           case MeshGroup::ExpertGradients:
             return replicas(shape_.dp, dp_network_, "expert_grad");
           case MeshGroup::Pp:

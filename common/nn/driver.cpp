@@ -95,10 +95,10 @@ double forward_backward(const Model& model, const Tensor& tokens, const Tensor& 
   return loss;
 }
 
-Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks) {
+Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks, const Pass& pass) {
   std::vector<Saved> nothing;
   for (std::size_t i = 0; i < model.layers.size(); ++i) nothing.push_back(Saved::nothing());
-  return forward_layers(model, tokens.share(), nothing, {.training = false}, hooks);
+  return forward_layers(model, tokens.share(), nothing, pass, hooks);
 }
 
 Tensor forward_cached(const Model& model, const LayerRange& layers, Tensor x, KeyValueCache& cache,
@@ -114,9 +114,10 @@ Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& c
   return logits;
 }
 
-double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks) {
+double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks,
+                const Pass& pass) {
   Saved nothing = Saved::nothing();
-  return model.loss->forward(forward(model, tokens, hooks), targets, nothing);
+  return model.loss->forward(forward(model, tokens, hooks, pass), targets, nothing);
 }
 
 }  // namespace aisc

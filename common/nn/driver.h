@@ -40,7 +40,8 @@ double forward_backward(const Model& model, const Tensor& tokens, const Tensor& 
                         const Pass& pass, double loss_factor, Hooks hooks = {});
 
 // The logits (B, T, table_rows) of tokens (B, T); nothing is kept, dropout is off.
-Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks = {});
+Tensor forward(const Model& model, const Tensor& tokens, Hooks hooks = {},
+               const Pass& pass = {.training = false});
 
 // The same for a sequence that grows: tokens (B, T), the next T of it, follow those in the cache
 // and are added to it. Returns the logits (B, table_rows) of the last position only: a prompt's
@@ -56,6 +57,7 @@ Tensor forward_cached(const Model& model, const LayerRange& layers, Tensor x, Ke
                       Hooks hooks = {});
 
 // The sum of the losses, without gradients.
-double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks = {});
+double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks = {},
+                const Pass& pass = {.training = false});
 
 }  // namespace aisc

@@ -37,15 +37,19 @@ Positions::Positions(const Rank& rank, std::int64_t context, std::int64_t width)
     : Layer(rank, "wpe"),
       positions_(whole_parameter("wpe.weight", {context, width}, Init::normal(0.02), true)) {}
 
-Tensor Positions::position_ids(const Tensor& x, const Pass& pass) const {
-  const std::int64_t B = x.shape()[0], T = x.shape()[1], context = positions_.shape[0];
+Tensor Positions::ids_of(const Shape& tokens, Device& device, const Pass& pass) const {
+  const std::int64_t T = tokens[1], context = positions_.shape[0];
   for (const std::int64_t t :
        {T - 1, std::min(pass.tokens.split, T) - 1})  // here: a GPU says it late
     if (t >= 0 && pass.tokens.position(t) >= context)
       fail(fmt::format("positions: a token at {} of {}", pass.tokens.position(t), context));
-  Tensor ids({B, T}, DType::I32, x.device());
+  Tensor ids(tokens, DType::I32, device);
   ops::token_positions(ids, pass.tokens);
   return ids;
+}
+
+Tensor Positions::position_ids(const Tensor& x, const Pass& pass) const {
+  return ids_of({x.shape()[0], x.shape()[1]}, x.device(), pass);
 }
 
 Tensor Positions::forward(Tensor x, Saved& /*saved*/, const Pass& pass) const {

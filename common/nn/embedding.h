@@ -28,7 +28,7 @@ class Embedding final : public Layer {
 };
 
 // x (B, T, C) + positions[t], t a token's place in the sequence (Pass::tokens); in place.
-class Positions final : public Layer {
+class Positions : public Layer {
  public:
   // positions (context, width) named "wpe.weight".
   Positions(const Rank& rank, std::int64_t context, std::int64_t width);
@@ -38,9 +38,13 @@ class Positions final : public Layer {
   Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
   std::vector<Parameter*> parameters() override { return {&positions_}; }
 
- private:
-  Tensor position_ids(const Tensor& x, const Pass& pass) const;  // (B, T) I32
+ protected:
+  // The positions of the tokens of x, I32.
+  virtual Tensor position_ids(const Tensor& x, const Pass& pass) const;
+  // Those of a whole micro-batch (B, T) of this rank.
+  Tensor ids_of(const Shape& tokens, Device& device, const Pass& pass) const;
 
+ private:
   Parameter positions_;
 };
 
@@ -61,6 +65,7 @@ class TiedHead : public Layer {
 
  protected:
   Parameter& table() { return table_; }
+  const Parameter& table() const { return table_; }
 
  private:
   std::vector<Parameter*> list(bool table) const {

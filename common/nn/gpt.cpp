@@ -57,32 +57,37 @@ GptParts gpt2_parts() {
   using Wanted = const GptParts::Wanted&;
   GptParts gpt2;
   gpt2.norm = [](Wanted w) { return make_unique<LayerNorm>(w.rank, w.name, w.config.width); };
-  gpt2.core = [](Wanted w) { return make_unique<CausalCore>(w.rank, w.name, w.config.heads); };
+  gpt2.core = [](Wanted w) {
+    return make_unique<CausalCore>(w.rank, w.name, w.config.heads / w.parts.head_parts);
+  };
+  gpt2.column = gpt2.row = [](Wanted w, const GptParts::LinearSizes& z) {
+    return make_unique<Linear>(w.rank, w.name, z.in, z.out, z.stddev, z.gelu);
+  };
   gpt2.attention = [](Wanted w) {
-    const GptConfig& c = w.config;
-    return in_sequence(
-        w.rank, w.name, make_unique<Linear>(w.rank, w.name + ".qkv", c.width, 3 * c.width),
-        w.parts.core(w),
-        make_unique<Linear>(w.rank, w.name + ".project", c.width, c.width, c.residual_stddev()),
-        make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
+    const std::int64_t C = w.config.width;
+    return in_sequence(w.rank, w.name, w.parts.column(w.part(".qkv"), {C, 3 * C}), w.parts.core(w),
+                       w.parts.row(w.part(".project"), {C, C, w.config.residual_stddev()}),
+                       w.parts.dropout(w.part(".dropout")));
   };
   gpt2.mlp = [](Wanted w) {
-    const GptConfig& c = w.config;
-    const std::int64_t C = c.width, hidden = 4 * C;
+    const std::int64_t C = w.config.width, hidden = 4 * C;
+    const double stddev = w.config.residual_stddev();
     return in_sequence(
         w.rank, w.name,
-        make_unique<Linear>(w.rank, w.name + ".fc", C, hidden, 0.02, Linear::Gelu::Behind),
-        make_unique<Linear>(w.rank, w.name + ".project", hidden, C, c.residual_stddev(),
-                            Linear::Gelu::Before),
-        make_unique<Dropout>(w.rank, w.name + ".dropout", c.dropout, c.seed));
+        w.parts.column(w.part(".fc"), {.in = C, .out = hidden, .gelu = Linear::Gelu::Behind}),
+        w.parts.row(w.part(".project"), {hidden, C, stddev, Linear::Gelu::Before}),
+        w.parts.dropout(w.part(".dropout")));
+  };
+  gpt2.dropout = [](Wanted w) {
+    return make_unique<Dropout>(w.rank, w.name, w.config.dropout, w.config.seed);
+  };
+  gpt2.positions = [](Wanted w) {
+    return make_unique<Positions>(w.rank, w.config.context, w.config.width);
   };
   gpt2.block = [](Wanted w) {
-    const auto part = [&](const char* name) {
-      return GptParts::Wanted{w.rank, w.name + name, w.config, w.parts};
-    };
-    return make_unique<Block>(w.rank, w.name, w.parts.norm(part(".norm1")),
-                              w.parts.attention(part(".attention")), w.parts.norm(part(".norm2")),
-                              w.parts.mlp(part(".mlp")));
+    return make_unique<Block>(w.rank, w.name, w.parts.norm(w.part(".norm1")),
+                              w.parts.attention(w.part(".attention")),
+                              w.parts.norm(w.part(".norm2")), w.parts.mlp(w.part(".mlp")));
   };
   gpt2.table = [](Wanted w) {
     return token_table(w.config.vocabulary, w.config.table_rows(), w.config.width);
@@ -114,7 +119,9 @@ bool has_head(const BlockRange& blocks, const GptConfig& config) {
 class GptMaker {
  public:
   GptMaker(const Rank& rank, const GptConfig& config, const GptParts& parts)
-      : rank_(rank), config_(config), parts_(parts) {}
+      : rank_(rank), config_(config), parts_(parts) {
+    model_.token_parts = parts.token_parts;
+  }
 
   // Whole: the last stage is not on another rank than the first.
   enum class Table { Whole, Split };
@@ -134,9 +141,8 @@ class GptMaker {
     model_.layers.push_back(parts_.embedding(w, parts_.table(w)));
     tied_ = model_.layers.back()->parameters().front();
     if (table_is == Table::Split) tied_->tied = Tied::First;
-    model_.layers.push_back(std::make_unique<Positions>(rank_, config_.context, config_.width));
-    model_.layers.push_back(
-        std::make_unique<Dropout>(rank_, "dropout", config_.dropout, config_.seed));
+    model_.layers.push_back(parts_.positions(wanted("wpe")));
+    model_.layers.push_back(parts_.dropout(wanted("dropout")));
   }
   void add_blocks(const BlockRange& blocks) {
     std::vector<std::unique_ptr<Layer>> group;

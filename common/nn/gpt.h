@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "common/nn/linear.h"
 #include "common/nn/model.h"
 
 namespace aisc {
@@ -37,9 +38,17 @@ struct GptParts {
     std::string name;  // with which the names of its parameters begin
     const GptConfig& config;
     const GptParts& parts;
+    Wanted part(const char* of_it) const { return {rank, name + of_it, config, parts}; }
   };
   using Make = std::function<std::unique_ptr<Layer>(const Wanted&)>;
-  Make norm, core, attention, mlp, block;
+  Make norm, core, attention, mlp, dropout, block, positions;
+  // The linear layers of attention and MLP: those whose columns and whose rows tensor ranks share.
+  struct LinearSizes {
+    std::int64_t in, out;
+    double stddev = 0.02;
+    Linear::Gelu gelu = Linear::Gelu::None;
+  };
+  std::function<std::unique_ptr<Layer>(const Wanted&, const LinearSizes&)> column, row;
   // The table of the embedding, which the head shares unless it has one of its own (`shared` is
   // null: the last stage of a pipeline).
   std::function<Parameter(const Wanted&)> table;
@@ -47,10 +56,12 @@ struct GptParts {
   std::function<std::unique_ptr<Layer>(const Wanted&, Parameter* shared)> head;
   std::function<std::unique_ptr<Loss>(const Wanted&)> loss;
   std::int64_t recompute_blocks = 0;  // so many in sequence keep their input alone; 0: keep all
+  int token_parts = 1;                // Model::token_parts
+  int head_parts = 1;                 // a core has one of so many parts of the heads
 };
 // LayerNorm; the fused causal core between the products of queries, keys and values, head-major,
-// (3C, C), and the projection; an MLP of 4 C hidden columns; and all of them in a Block. A table of
-// table_rows() rows, Embedding, TiedHead, CrossEntropy.
+// (3C, C), and the projection; an MLP of 4 C hidden columns; dropout behind both; and all of them
+// in a Block. A table of table_rows() rows, Embedding, Positions, TiedHead, CrossEntropy.
 GptParts gpt2_parts();
 
 // The table of a head that shares none: GptParts::table's, Tied::Last.

@@ -74,7 +74,8 @@ struct Pass {
   int micro_batch = 0;                // of the step,
   bool last_micro_batch = true;       // after which its gradients are whole
   std::int64_t first_sample = 0;      // index of x's first row in the global batch
-  ops::TokenRuns tokens = {};         // where x's tokens lie in the sequence
+  ops::TokenRuns tokens = {};         // where x's tokens lie in the sequence,
+  std::int64_t sequence = 0;          // which has so many where ranks share it
   ConstView key_lengths = {};         // (B) I32: keys from there on are padding; empty: none is
   DeferredGrads* deferred = nullptr;  // null: weight gradients are computed at once
   KeyValueCache* cache = nullptr;     // null: all tokens of the sequence are in x

@@ -40,6 +40,7 @@ struct Model {
   // Of a rank of a pipeline: the layers of each of its stages, in the stages' order. They are not
   // one after another in the whole model, whose other stages are elsewhere. Empty: a whole model.
   std::vector<LayerRange> stages = {};
+  int token_parts = 1;  // a rank has one of so many parts of the tokens between two layers
 
   LayerRange all_layers() const { return {0, layers.size()}; }
 };

@@ -7,8 +7,10 @@
 namespace aisc {
 
 bool counts(const Parameter& parameter, bool sharded, const MeshPlace& place) {
-  return (parameter.split_dim >= 0 || place.tp == 0) && (sharded || place.dp == 0) &&
-         parameter.tied != Tied::Last;
+  // Shards of what tensor ranks sum, too, are of these as well.
+  const bool in_shards_of_tensor_ranks = sharded && parameter.sync == Sync::DataAndTensor;
+  return (parameter.split_dim >= 0 || place.tp == 0 || in_shards_of_tensor_ranks) &&
+         (sharded || place.dp == 0) && parameter.tied != Tied::Last;
 }
 
 double finish_in_order(StepEnd& end, double clip) {

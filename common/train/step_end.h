@@ -20,7 +20,7 @@ bool counts(const Parameter& parameter, bool sharded, const MeshPlace& place);
 class StepEnd {
  public:
   virtual ~StepEnd() = default;
-  // Gradients of what tensor ranks have whole but see a part of.
+  // Gradients of what tensor ranks have whole but see a part of, where this is a sum of its own.
   virtual void sum_over_tensor_ranks() = 0;
   // Of all data-parallel ranks, into each rank's shard where there are shards: what is summed over
   // tensor ranks afterwards is in no shard.

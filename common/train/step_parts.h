@@ -56,7 +56,7 @@ class Stages {
   virtual int updates() const { return 0; }
   // The sum of the losses of each of these windows, without gradients: likewise the last stage's.
   virtual std::vector<double> evaluate(const Model& model, std::span<const Batch> windows,
-                                       Hooks hooks) = 0;
+                                       Hooks hooks, const Pass& pass) = 0;
   // As driver.h's forward_cached, through all stages: the logits where the last one is, an empty
   // tensor elsewhere. Collective in the pipeline: each of its ranks has a cache of its own.
   virtual Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& cache,
@@ -108,6 +108,20 @@ class SumAtTheEnd final : public Reducer {
   void finish() override;
 };
 
+// The tokens of a sequence that a rank has: `count` of them, where `runs` says.
+struct TokenPart {
+  std::int64_t count = 0;
+  ops::TokenRuns runs = {};
+};
+// How ranks share each sequence (TrainConfig::cp): who has which tokens, and a core of attention of
+// so many heads between them. Layers that look at a token alone stay as they are.
+struct ContextParts {
+  std::function<TokenPart(int rank, int ranks, std::int64_t tokens)> part = {};
+  std::function<std::unique_ptr<Layer>(const GptParts::Wanted& wanted, Communicator& cp,
+                                       std::int64_t heads)>
+      core = {};
+};
+
 struct TrainConfig;
 
 // Where a function is empty the plain form is used: AdamW, SumAtTheEnd, BatchSampler::batch,
@@ -121,7 +135,7 @@ struct StepParts {
   std::function<std::unique_ptr<Reducer>(const Rank& rank, const Model& model,
                                          ParameterStore& store)>
       reducer = {};
-  // Of the ranks that share each batch.
+  // Of the ranks that each have a share of every batch.
   std::function<std::unique_ptr<BatchReader>(const Rank& rank, const TrainConfig& config)> reader =
       {};
   MicroBatchLoop loop = {};
@@ -140,6 +154,7 @@ struct StepParts {
   std::function<std::unique_ptr<Mesh>(const Rank& rank, const MeshShape& shape)> mesh = {};
   // Of tensor parallelism (TrainConfig::tp): these parts of a model as a rank of `tp` has them.
   std::function<GptParts(GptParts parts, Communicator& tp)> split = {};
+  ContextParts context = {};  // of context parallelism
   // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there
   // is memory for all values and gradients, or the reducer binds them.
   bool divided = false, all_values = true, all_gradients = true;

@@ -21,11 +21,18 @@ void TrainConfig::validate(int all_ranks) const {
   positive("ranks", all_ranks);
   positive("pp", pp);
   positive("tp", tp);
+  positive("cp", cp);
   if (all_ranks % pp != 0)
     fail(fmt::format("{} ranks are no multiple of pp {}: each stage has as many", all_ranks, pp));
   if (all_ranks / pp % tp != 0)
     fail(fmt::format("{} ranks of {} are no multiple of tp {}: as many share each layer",
                      all_ranks / pp, pp > 1 ? "a stage" : "the model", tp));
+  if (all_ranks / pp / tp % cp != 0)
+    fail(fmt::format("{} ranks of {} are no multiple of cp {}: as many share each sequence",
+                     all_ranks / pp / tp, tp > 1 ? "a part of a layer" : "a layer", cp));
+  if (model.context < cp)
+    fail(fmt::format("context is {}, expected a token or more for each of cp {} ranks",
+                     model.context, cp));
   if (model.heads % tp != 0)
     fail(fmt::format("heads are {}, expected a multiple of tp {}: each rank has whole heads",
                      model.heads, tp));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/comm/mesh.h"
 #include "common/nn/gpt.h"
 #include "common/train/recompute.h"
 
@@ -17,8 +18,13 @@ struct TrainConfig {
   // Stages of a pipeline, and ranks that share each layer: all ranks are pp times dp times tp
   // (comm/mesh.h), those of one dp with 1/dp of the batch.
   int pp = 1, tp = 1;
+  int cp = 1;  // ranks that share each sequence
   // Ranks with a share of the batch of their own.
-  int data_ranks(int all_ranks) const { return all_ranks / (pp * tp); }
+  int data_ranks(int all_ranks) const { return all_ranks / (pp * tp * cp); }
+  MeshShape mesh(int all_ranks) const {
+    return {.dp = data_ranks(all_ranks), .pp = pp, .cp = cp, .tp = tp};
+  }
+  bool has_mesh() const { return pp * tp * cp > 1; }
   std::int64_t steps = 1000;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   std::int64_t warmup_steps = 100;

@@ -55,13 +55,13 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
   };
   given(config.pp, "pp", static_cast<bool>(parts.stages), "stages are given");
   given(config.tp, "tp", static_cast<bool>(parts.split), "split of layers is given");
-  if (config.pp == 1 && config.tp == 1) {
+  given(config.cp, "cp", static_cast<bool>(parts.context.part), "context's parts are given");
+  if (!config.has_mesh()) {
     if (!parts.hooks.empty())
-      fail("hooks of a mesh are given, and there is no mesh: pp and tp are 1");
+      fail("hooks of a mesh are given, and there is no mesh: pp, tp and cp are 1");
     return nullptr;
   }
-  return parts.mesh(rank,
-                    {.dp = config.data_ranks(rank.world.size()), .pp = config.pp, .tp = config.tp});
+  return parts.mesh(rank, config.mesh(rank.world.size()));
 }
 
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
@@ -76,46 +76,73 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
       stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_) : nullptr),
       model_(make_model()),
-      store_(rank.device, make_units(model_),
-             {.value_dtype = config.model.dtype,
-              .grad_dtype = config.gradient_dtype,
-              .ranks = parts_.divided ? data_.world.size() : 1,
-              .values = parts_.all_values,
-              .gradients = parts_.all_gradients}),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,
                 .warmup_steps = config.warmup_steps,
                 .total_steps = config.steps} {
-  reducer_ = parts_.reducer(data_, model_, store_);
-  if (parts_.reader) reader_ = parts_.reader(data_, config_);
-  hooks_ = {reducer_.get()};
+  synced_.push_back(make_synced(Sync::Data));
+  if (!make_units(model_, Sync::DataAndTensor).empty())
+    synced_.push_back(make_synced(Sync::DataAndTensor));
+  if (parts_.reader) {
+    Communicator& readers = mesh_ ? mesh_->dp() : rank.world;
+    reader_ = parts_.reader({readers, rank.device, rank.clock, rank.trace}, config_);
+  }
+  std::vector<OptimizerSlice> slices;
+  for (const Synced& its : synced_) {
+    hooks_.push_back(its.reducer.get());
+    for (OptimizerSlice& slice : its.reducer->slices()) slices.push_back(std::move(slice));
+  }
   for (const auto& make : parts_.hooks)
     hooks_.push_back(more_hooks_.emplace_back(make(rank_, *mesh_)).get());
-  std::vector<OptimizerSlice> slices = reducer_->slices();
   for (const OptimizerSlice& slice : slices)
     draw(slice.weight, *slice.parameter, slice.begin, config.seed);
-  reducer_->take_slices();
-  optimizer_ = parts_.optimizer(data_, mesh_.get(), store_, std::move(slices), config_);
-  reducer_->use(*optimizer_);
+  for (const Synced& its : synced_) its.reducer->take_slices();
+  optimizer_ = parts_.optimizer(data_, mesh_.get(), parameters(), std::move(slices), config_);
+  for (const Synced& its : synced_) its.reducer->use(*optimizer_);
+}
+
+Trainer::Synced Trainer::make_synced(Sync sync) const {
+  Communicator& summing =
+      sync == Sync::DataAndTensor && mesh_ ? mesh_->tensor_gradients() : data_.world;
+  Synced its{sync, {summing, rank_.device, rank_.clock, rank_.trace}, nullptr, nullptr};
+  its.store = std::make_unique<ParameterStore>(
+      rank_.device, make_units(model_, sync),
+      ParameterStore::Options{.value_dtype = config_.model.dtype,
+                              .grad_dtype = config_.gradient_dtype,
+                              .ranks = parts_.divided ? summing.size() : 1,
+                              .values = parts_.all_values,
+                              .gradients = parts_.all_gradients});
+  its.reducer = parts_.reducer(its.ranks, model_, *its.store);
+  return its;
+}
+
+std::vector<const ParameterStore*> Trainer::stores() const {
+  std::vector<const ParameterStore*> all;
+  for (const Synced& its : synced_) all.push_back(its.store.get());
+  return all;
 }
 
 Model Trainer::make_model() const {
-  const GptParts whole = gpt2_parts();
-  return make_gpt(rank_, config_.model,
-                  config_.recompute.parts(parts_.split ? parts_.split(whole, mesh_->tp()) : whole),
+  GptParts parts = gpt2_parts();
+  if (config_.cp > 1)
+    parts.core = [this](const GptParts::Wanted& w) {
+      return parts_.context.core(w, mesh_->cp(), w.config.heads / w.parts.head_parts);
+    };
+  if (parts_.split) parts = parts_.split(std::move(parts), mesh_->tp());
+  return make_gpt(rank_, config_.model, config_.recompute.parts(std::move(parts)),
                   stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
 }
 
 bool Trainer::writes(const OptimizerSlice& slice) const {
   MeshPlace place = mesh_ ? mesh_->place() : MeshPlace{};
   place.dp = data_.world.rank();
-  return slice.parameter ? counts(*slice.parameter, reducer_->divides(), place)
-                         : reducer_->divides() || place.dp == 0;
+  return slice.parameter ? counts(*slice.parameter, reducer().divides(), place)
+                         : reducer().divides() || place.dp == 0;
 }
 
 void Trainer::resume(std::int64_t steps, std::int64_t samples,
                      std::optional<std::int64_t> updates) {
-  reducer_->take_slices();
+  for (const Synced& its : synced_) its.reducer->take_slices();
   optimizer_->resume(updates.value_or(steps * updates_per_step()));
   steps_ = steps;
   samples_ = samples;
@@ -124,8 +151,7 @@ void Trainer::resume(std::int64_t steps, std::int64_t samples,
 StepReport Trainer::step(const BatchSampler& data) {
   updates_on_the_way_ = 0;
   report_ = {.loss = 0, .learning_rate = schedule_.at(steps_), .gradient_norm = 0};
-  store_.clear_grads();
-  reducer_->begin();
+  begin_gradients();
   report_.loss = run_micro_batches(data);
   if (!counts_losses()) report_.loss = 0;
   const View loss(&report_.loss, {1}, DType::F64, host_);
@@ -162,11 +188,19 @@ void Trainer::update_on_the_way() {
   const bool clips = stages_->updates() == 1 && config_.clip > 0;
   update(clips ? clip_factor(std::sqrt(sum_over_world(last_square_)), config_.clip) : 1.0);
   gather_weights();
-  store_.clear_grads();
-  reducer_->begin();
+  begin_gradients();
 }
 
-void Trainer::sum_over_data_ranks() { reducer_->finish(); }
+void Trainer::begin_gradients() {
+  for (const Synced& its : synced_) {
+    its.store->clear_grads();
+    its.reducer->begin();
+  }
+}
+
+void Trainer::sum_over_data_ranks() {
+  for (const Synced& its : synced_) its.reducer->finish();
+}
 
 void Trainer::sum_tied_tables() {
   if (!mesh_ || !mesh_->embedding()) return;
@@ -193,15 +227,20 @@ double Trainer::own_square() {
   wait_for_loss();
   const auto span = rank_.trace.span("clip");
   if (mesh_ && parts_.own_square)
-    return parts_.own_square(optimizer_->slices(), reducer_->divides(), counting_place());
-  const double norm = reducer_->norm(counting_place());
-  return norm * norm;
+    return parts_.own_square(optimizer_->slices(), reducer().divides(), counting_place());
+  double square = 0;
+  for (const Synced& its : synced_) {
+    const double norm = its.reducer->norm(counting_place());  // of all its ranks
+    const bool counted = its.sync == Sync::DataAndTensor && counting_place().tp > 0;
+    if (!counted) square += norm * norm;
+  }
+  return square;
 }
 
 double Trainer::sum_over_world(double own) {
   if (!mesh_) return own;  // Reducer::norm is that of all data-parallel ranks
   const auto span = rank_.trace.span("communication", "norm");
-  if (parts_.own_square && reducer_->divides())
+  if (parts_.own_square && reducer().divides())
     own = sum_of_all(data_.world, own);  // comm: 8 bytes, the shards'
   own = sum_of_all(mesh_->pp(), own);    // comm: 8 bytes, the stages'
   return sum_of_all(mesh_->tp(), own);   // comm: 8 bytes, the parts of layers'
@@ -225,33 +264,67 @@ void Trainer::update(double gradient_scale) {
   optimizer_->step({.learning_rate = report_.learning_rate, .gradient_scale = gradient_scale});
 }
 
-void Trainer::gather_weights() { reducer_->updated(); }
+void Trainer::gather_weights() {
+  for (const Synced& its : synced_) its.reducer->updated();
+}
 
 MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const {
   const auto span = rank_.trace.span("data");
-  const Range mine = share_of(config_.batch, data_.world.rank(), data_.world.size());
+  const Range mine = share_of(config_.batch, data_ranks().rank(), data_ranks().size());
   const Range part = share_of(mine, m, config_.micro_batches);
   const std::int64_t first = samples_ + part.begin;
-  return {.batch = reader_ ? reader_->read(data, first, part.count())
-                           : data.batch(rank_.device, first, part.count()),
-          .pass = {.step = static_cast<std::uint64_t>(steps_taken()),
-                   .micro_batch = static_cast<int>(m),
-                   .last_micro_batch = m + 1 == config_.micro_batches,
-                   .first_sample = part.begin}};
+  Pass pass = of_own_tokens(config_.model.context);
+  pass.step = static_cast<std::uint64_t>(steps_taken());
+  pass.micro_batch = static_cast<int>(m);
+  pass.last_micro_batch = m + 1 == config_.micro_batches;
+  pass.first_sample = part.begin;
+  return {own_tokens(reader_ ? reader_->read(data, first, part.count())
+                             : data.batch(rank_.device, first, part.count())),
+          pass};
+}
+
+TokenPart Trainer::token_part(std::int64_t tokens) const {
+  if (config_.cp == 1) return {tokens};
+  return parts_.context.part(mesh_->place().cp, config_.cp, tokens);
+}
+
+Pass Trainer::of_own_tokens(std::int64_t tokens) const {
+  return {.tokens = token_part(tokens).runs, .sequence = tokens};
+}
+
+// Of whole sequences this rank's part, run by run.
+Batch Trainer::own_tokens(Batch whole) const {
+  if (config_.cp == 1) return whole;
+  const std::int64_t B = whole.tokens.shape()[0], T = whole.tokens.shape()[1];
+  const TokenPart part = token_part(T);
+  const auto cut = [&](const Tensor& x) {
+    Tensor own({B, part.count}, x.dtype(), x.device());
+    const std::int64_t of_first = std::min(part.count, part.runs.split);
+    for (std::int64_t b = 0; b < B; ++b)
+      for (const Range run : {Range{0, of_first}, Range{of_first, part.count}})
+        if (run.count() > 0)
+          x.device().copy(own.view().flat(b * part.count + run.begin, run.count()),
+                          x.view().flat(b * T + part.runs.position(run.begin), run.count()));
+    return own;
+  };
+  return {cut(whole.tokens), cut(whole.targets)};
 }
 
 double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
   std::vector<Batch> all;
-  for (const Batch& batch : windows) all.push_back({batch.tokens.share(), batch.targets.share()});
-  const Tensor token = Tensor::zeros({1, 1}, DType::I32, rank_.device);
+  for (const Batch& batch : windows)
+    all.push_back(own_tokens({batch.tokens.share(), batch.targets.share()}));
+  const Tensor token = Tensor::zeros(
+      {1, config_.cp > 1 ? token_part(config_.model.context).count : model_.token_parts},
+      DType::I32, rank_.device);
   for (std::int64_t i = missing_passes(windows.size()); i > 0; --i)
     all.push_back({token.share(), token.share()});
   const std::vector<double> losses = losses_of(all);
   double sums[] = {0, 0};  // losses, tokens
   for (std::size_t i = 0; i < windows.size() && model_.loss && counts_losses(); ++i) {
     sums[0] += losses[i];
-    sums[1] += static_cast<double>(windows[i].tokens.count());
+    sums[1] += static_cast<double>(all[i].tokens.count());
   }
   sum_of_all(rank_.world, sums);  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
@@ -259,16 +332,18 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
 }
 
 std::vector<double> Trainer::losses_of(std::span<const Batch> windows) const {
-  if (stages_) return stages_->evaluate(model_, windows, hooks_);
+  Pass pass = of_own_tokens(config_.model.context);
+  pass.training = false;
+  if (stages_) return stages_->evaluate(model_, windows, hooks_, pass);
   std::vector<double> losses;
   for (const Batch& batch : windows)
-    losses.push_back(aisc::evaluate(model_, batch.tokens, batch.targets, hooks_));
+    losses.push_back(aisc::evaluate(model_, batch.tokens, batch.targets, hooks_, pass));
   return losses;
 }
 
 // Where passes are taken together: how many a rank with fewer than others takes that count nothing.
 std::int64_t Trainer::missing_passes(std::size_t own) const {
-  if (!reducer_->joins_forward()) return 0;
+  if (!reducer().joins_forward()) return 0;
   const auto passes = static_cast<std::int64_t>(own);
   return sum_of_all(data_.world, passes, ReduceOp::Max) - passes;  // comm: 8 bytes
 }

@@ -53,15 +53,19 @@ class Trainer : private StepEnd {
   std::int64_t samples_taken() const { return samples_; }
   const TrainConfig& config() const { return config_; }
   const Model& model() const { return model_; }
-  ParameterStore& parameters() { return store_; }
-  const ParameterStore& parameters() const { return store_; }
+  // Of the parameters whose gradients are summed over data-parallel ranks alone: of all, where no
+  // part of the model says otherwise (Parameter::sync).
+  ParameterStore& parameters() { return *synced_.front().store; }
+  const ParameterStore& parameters() const { return *synced_.front().store; }
+  // Of all parameters: one for each Sync that occurs.
+  std::vector<const ParameterStore*> stores() const;
   const Optimizer& optimizer() const { return *optimizer_; }
-  const Reducer& reducer() const { return *reducer_; }
-  // The ranks that hold the same part of the model, each of which has a share of every batch.
-  const Communicator& data_ranks() const { return data_.world; }
+  const Reducer& reducer() const { return *synced_.front().reducer; }
+  // Of the ranks that hold the same part of the model those that each have a share of every batch.
+  const Communicator& data_ranks() const { return mesh_ ? mesh_->dp() : rank_.world; }
   // True: ranks hold parts of the model, shards, stages or parts of layers. Together those that
   // write theirs hold each of its elements once.
-  bool divides() const { return mesh_ || reducer_->divides(); }
+  bool divides() const { return mesh_ || reducer().divides(); }
   bool writes(const OptimizerSlice& slice) const;
   // Null where every rank has whole layers of the whole model.
   Mesh* mesh() const { return mesh_.get(); }
@@ -74,15 +78,27 @@ class Trainer : private StepEnd {
   double hardware_flops_per_step() const;
 
  private:
+  // The parameters of one Sync: the ranks that sum their gradients, and how.
+  struct Synced {
+    Sync sync;
+    Rank ranks;
+    std::unique_ptr<ParameterStore> store;
+    std::unique_ptr<Reducer> reducer;
+  };
   Model make_model() const;
+  Synced make_synced(Sync sync) const;
   // Tensor ranks compute the same losses: one of them counts them.
   bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }
   MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
+  TokenPart token_part(std::int64_t tokens) const;  // of a sequence of so many, this rank's
+  Pass of_own_tokens(std::int64_t tokens) const;
+  Batch own_tokens(Batch whole) const;
   double run_micro_batches(const BatchSampler& data);
   void update_on_the_way();
+  void begin_gradients();
   MeshPlace counting_place() const;
   void wait_for_loss();
-  void sum_over_tensor_ranks() override {}  // what they have whole they see whole, too
+  void sum_over_tensor_ranks() override {}  // with those over data ranks (Synced)
   void sum_over_data_ranks() override;
   void sum_tied_tables() override;
   double own_square() override;
@@ -101,9 +117,8 @@ class Trainer : private StepEnd {
   Rank data_;                   // among those that hold the same part of the model
   std::unique_ptr<Stages> stages_;
   Model model_;
-  ParameterStore store_;
+  std::vector<Synced> synced_;  // Sync::Data first
   CosineSchedule schedule_;
-  std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BatchReader> reader_;  // null: the plain one
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<std::unique_ptr<LayerHook>> more_hooks_;

@@ -85,6 +85,8 @@ TEST(MeshTable, HasTheGroupsOfThePublishedExample) {
   EXPECT_EQ(groups.at("dp"), data);
   EXPECT_EQ(groups.at("grad"), data);
   EXPECT_EQ(groups.at("expert_grad"), data);
+  EXPECT_EQ(groups.at("tensor_grad"),
+            (std::vector<Group>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}}));
   EXPECT_EQ(groups.at("pp"),
             (std::vector<Group>{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}}));
   EXPECT_EQ(groups.at("embedding"), (std::vector<Group>{{0, 12}, {1, 13}, {2, 14}, {3, 15}}));
@@ -105,6 +107,7 @@ TEST(MeshTable, ShowsPlacesNodesAndGroups) {
             "pp groups: [0 2 4]* [1 3 5]*\n"
             "ep groups: [0 1] [2 3] [4 5]\n"
             "grad groups: [0 1] [2 3] [4 5]\n"
+            "tensor_grad groups: [0 1] [2 3] [4 5]\n"
             "expert_grad groups: one rank each\n"
             "embedding groups: [0 4]* [1 5]*\n"
             "* leaves its node of 4 ranks\n");
@@ -130,6 +133,7 @@ TEST(MeshTable, HasNoNodesUnlessTheirSizeIsGiven) {
             "pp groups: one rank each\n"
             "ep groups: one rank each\n"
             "grad groups: one rank each\n"
+            "tensor_grad groups: [0 1]\n"
             "expert_grad groups: one rank each\n"
             "embedding groups: one rank each\n");
 }

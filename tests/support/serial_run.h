@@ -53,7 +53,7 @@ inline TrainConfig odd_training(int pp, int tp, std::int64_t batch, std::int64_t
 
 // What one rank leaves, step by step.
 inline std::vector<RunRecord> serial_steps(TrainConfig config, int steps = 3) {
-  config.pp = config.tp = 1;
+  config.pp = config.tp = config.cp = 1;
   return run_layout({.ranks = 1}, config, steps);
 }
 

@@ -21,6 +21,8 @@
 #include "04_sharding/sharded_units.h"
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "07_sequence_parallel/context_parallel.h"
+#include "07_sequence_parallel/sequence_block.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/drawn.h"
 #include "tests/support/run_layout.h"
@@ -35,17 +37,20 @@ struct LayoutCase {
   bool recompute = false, virtual_time = false, clipped = true;
   bool owners = false;       // of whole units, in stage 3
   bool activations = false;  // what blocks keep is cut over tp
+  bool sequence = false;     // tokens are shared over tp between layers
+  int cp = 1;                // in zigzags
   int micro = 3;             // micro-batches; interleaving takes as many as a multiple of its ranks
   int layers = 0;            // 0: as many as stages need, and 3 at least
 
-  int ranks() const { return dp * pp * tp; }
+  int ranks() const { return dp * pp * tp * cp; }
   int micro_batches() const { return schedule == "interleaved" ? pp : micro; }
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
-                            c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp,
+                            c.zero, c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
                             c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
+                            c.sequence ? " sp" : "", c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
                             c.virtual_time ? " in virtual time" : "",
                             c.clipped ? "" : " not clipped",
                             c.micro == 3 ? "" : fmt::format(" micro-batches {}", c.micro),
@@ -64,6 +69,7 @@ inline std::vector<LayoutCase> all_layouts() {
     c.virtual_time = all.size() % 4 == 2;
     c.clipped = all.size() % 7 != 5;
     c.activations = c.recompute && c.tp > 1 && all.size() % 2 == 1;
+    c.sequence = c.tp > 1 && !c.activations && all.size() % 2 == 0;
     c.owners = c.zero == 3 && c.pp == 1 && all.size() % 5 < 3;
     all.push_back(c);
   };
@@ -95,11 +101,13 @@ inline TrainConfig config_of(const LayoutCase& c) {
   config.model.layers = c.layers > 0 ? c.layers : std::max(3, c.pp * c.chunks);
   config.model.heads = 24;
   config.model.width = 48;
+  if (c.sequence) config.model.context = 24;  // which all ranks divide
   config.gradient_dtype = DType::F64;
   config.micro_batches = c.micro_batches();
   config.batch = config.micro_batches * (c.dp + (c.dp > 1 ? 1 : 2));
   config.pp = c.pp;
   config.tp = c.tp;
+  config.cp = c.cp;
   if (c.recompute) config.recompute = Recompute::parse("block");
   config.steps = 10;
   config.warmup_steps = 2;
@@ -118,17 +126,21 @@ inline StepParts parts_of(const LayoutCase& c) {
     parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
+  if (c.cp > 1) parts = context_parallel(ContextForm::Zigzag, std::move(parts));
+  if (c.sequence) return sequence_parallel(std::move(parts));
   return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
 }
 
 // What one rank leaves with such a configuration, made once.
 inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps) {
-  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double, int>,
+  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, int>,
                   std::vector<RunRecord>>
       runs;
-  config.pp = config.tp = 1;
+  config.pp = config.tp = config.cp = 1;
   config.recompute = {};
-  auto& run = runs[{config.model.layers, config.batch, config.micro_batches, config.clip, steps}];
+  const GptConfig& model = config.model;
+  auto& run =
+      runs[{model.layers, model.context, config.batch, config.micro_batches, config.clip, steps}];
   if (run.empty()) run = run_layout({.ranks = 1}, config, steps);
   return run;
 }

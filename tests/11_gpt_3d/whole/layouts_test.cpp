@@ -42,7 +42,16 @@ const LayoutCase kFixed[] = {
     {.dp = 2, .tp = 2, .zero = 2, .micro = 1},
     {.dp = 2, .tp = 2, .zero = 3, .micro = 1},
     {.dp = 3, .tp = 2, .zero = 3, .micro = 2},
-    {.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .micro = 2}};
+    {.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .micro = 2},
+    {.dp = 2, .tp = 2, .zero = 2, .sequence = true, .micro = 2},
+    {.dp = 3, .tp = 2, .zero = 3, .sequence = true, .micro = 2},
+    {.pp = 2, .tp = 2, .schedule = "interleaved", .chunks = 2, .sequence = true},
+    {.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .sequence = true, .micro = 2},
+    {.dp = 2, .zero = 2, .cp = 2, .micro = 2},
+    {.dp = 2, .zero = 3, .cp = 3, .micro = 2},
+    {.pp = 2, .schedule = "zb-v", .chunks = 2, .cp = 2},
+    {.pp = 2, .tp = 2, .schedule = "1f1b", .recompute = true, .sequence = true, .cp = 2},
+    {.dp = 2, .tp = 2, .zero = 1, .sequence = true, .cp = 2, .micro = 2}};
 
 class Layouts : public ::testing::TestWithParam<LayoutCase> {};
 INSTANTIATE_TEST_SUITE_P(OfRanks, Layouts, ::testing::ValuesIn(drawn_layouts()));
@@ -77,9 +86,9 @@ double evaluated(TrainConfig config, int ranks, const StepParts& parts) {
 
 TEST(LayoutsOfRanks, EvaluateTheWholeModelOnce) {
   for (const LayoutCase& c : kFixed) {
-    if (c.tp == 1) continue;
+    if (c.tp * c.cp == 1) continue;
     TrainConfig alone = config_of(c);
-    alone.pp = alone.tp = 1;
+    alone.pp = alone.tp = alone.cp = 1;
     const double expected = evaluated(alone, 1, {});
     EXPECT_NEAR(evaluated(config_of(c), c.ranks(), parts_of(c)), expected, 1e-12 * expected) << c;
   }

@@ -29,9 +29,15 @@ struct Books {
   CommStats world;         // of the world alone
   CommStats::Peer family;  // of all its communicators
   double seconds = 0;
-  std::vector<std::string> events;          // where they are recorded
-  std::int64_t elements = 0;                // of its parameters: without padding
-  std::int64_t padded_bytes = 0;            // of their values, or of their gradients: all are F64
+  std::vector<std::string> events;  // where they are recorded
+  // Of the parameters that data ranks sum alone, and of those that tensor ranks sum, too: elements
+  // without padding, bytes of their values or gradients with it. All are F64.
+  struct Store {
+    std::int64_t padded_bytes = 0, elements = 0;
+  } data, tensor;
+  std::int64_t padded_bytes_of(int shards, int tp) const {
+    return data.padded_bytes / shards + tensor.padded_bytes / (shards > 1 ? shards * tp : 1);
+  }
   std::set<std::string> computed_in_waits;  // operations inside spans of communication
 };
 
@@ -65,9 +71,13 @@ std::vector<Books> books_of(const LayoutCase& c, LaunchOptions options) {
              .family = rank.world.sent_by_family(),
              .seconds = rank.clock.now(),
              .events = lines_of(rank.trace.events()),
-             .padded_bytes = trainer.parameters().layout().count() * 8,
              .computed_in_waits = std::move(computed_in_waits)};
-    for (const Parameter* p : trainer.parameters().parameters()) books.elements += p->shape.count();
+    for (const ParameterStore* store : trainer.stores()) {
+      const bool tensor = store->parameters().front()->sync == Sync::DataAndTensor;
+      Books::Store& its = tensor ? books.tensor : books.data;
+      its = {.padded_bytes = store->layout().count() * 8};
+      for (const Parameter* p : store->parameters()) its.elements += p->shape.count();
+    }
     rank.trace.watch(nullptr);
   });
   return all;
@@ -126,7 +136,8 @@ TEST_P(MetaShares, AreThoseOfTheLayout) {
     if (c.ranks() != GetParam() || c.owners) continue;  // owners hold unequal shares
     SCOPED_TRACE(::testing::PrintToString(c));
     const std::vector<Books> all = books_of(c, on_machine(machine, c.ranks(), {.meta = true}));
-    std::vector<std::int64_t> states(all.size());  // of the ranks that hold the same, by the first
+    // Of the ranks that hold the same, by the first.
+    std::vector<std::int64_t> states(all.size()), expected(all.size());
     for (std::size_t r = 0; r < all.size(); ++r) {
       SCOPED_TRACE(fmt::format("rank {}", r));
       const Books& books = all[r];
@@ -134,18 +145,22 @@ TEST_P(MetaShares, AreThoseOfTheLayout) {
       EXPECT_GT(books.seconds, 0);
       EXPECT_GT(books.family.messages, 0);
       EXPECT_THAT(books.computed_in_waits, ::testing::IsEmpty()) << "counted as communication";
-      EXPECT_EQ(live(Purpose::Parameters), books.padded_bytes / (c.zero >= 3 ? c.dp : 1));
-      EXPECT_EQ(live(Purpose::Gradients), books.padded_bytes / (c.zero >= 2 ? c.dp : 1));
+      EXPECT_EQ(live(Purpose::Parameters), books.padded_bytes_of(c.zero >= 3 ? c.dp : 1, c.tp));
+      EXPECT_EQ(live(Purpose::Gradients), books.padded_bytes_of(c.zero >= 2 ? c.dp : 1, c.tp));
       for (const Purpose p : {Purpose::Activations, Purpose::Workspace, Purpose::Communication})
         EXPECT_EQ(live(p), 0) << name_of(p);
       // dp lies between tp, the fastest, and pp.
+      // Of tensor ranks that have shards of the same parameters the states are one sum.
       const std::size_t tp = static_cast<std::size_t>(c.tp), dp = static_cast<std::size_t>(c.dp);
-      states[r / (dp * tp) * (dp * tp) + r % tp] += live(Purpose::Optimizer);
+      const bool shards_of_all = c.sequence && c.zero > 0;
+      const std::size_t first = r / (dp * tp) * (dp * tp) + (shards_of_all ? 0 : r % tp);
+      states[first] += live(Purpose::Optimizer);
+      if (r / tp % dp > 0) continue;
+      expected[first] += 2 * 8 * books.data.elements * (c.zero == 0 ? c.dp : 1);
+      if (c.zero == 0 || r == first)
+        expected[first] += 2 * 8 * books.tensor.elements * (c.zero == 0 ? c.dp : 1);
     }
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      if (states[r] == 0) continue;  // not the first
-      EXPECT_EQ(states[r], 2 * 8 * all[r].elements * (c.zero == 0 ? c.dp : 1)) << "from " << r;
-    }
+    EXPECT_EQ(states, expected);
   }
 }
 

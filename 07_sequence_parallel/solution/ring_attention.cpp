@@ -1,0 +1,154 @@
+#include "07_sequence_parallel/ring_attention.h"
+
+#include <limits>
+
+#include "07_sequence_parallel/merge.h"
+
+namespace aisc {
+namespace {
+
+// qkv (B, T, H 3 D) -> (3, B, T, H D): queries, keys, values; and back.
+Tensor apart(const Tensor& qkv, std::int64_t heads) {
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  Tensor parts({3, B, T, C}, qkv.dtype(), qkv.device());
+  ops::permute(parts.view().reshaped({3, B * T * heads, C / heads}),
+               qkv.view().reshaped({B * T * heads, 3, C / heads}), {1, 0, 2});
+  return parts;
+}
+// The keys and values of apart(), (2, B, T, C), in memory of their own: they travel.
+Tensor parts_of_keys(const Tensor& parts) {
+  const Shape& shape = parts.shape();
+  Tensor kv(shape.with(0, 2), parts.dtype(), parts.device());
+  parts.device().copy(kv, parts.rows(1, 3));
+  return kv;
+}
+Tensor together(const Tensor& parts, std::int64_t heads) {
+  const std::int64_t B = parts.shape()[1], T = parts.shape()[2], C = parts.shape()[3];
+  Tensor qkv({B, T, 3 * C}, parts.dtype(), parts.device());
+  ops::permute(qkv.view().reshaped({B * T * heads, 3, C / heads}),
+               parts.view().reshaped({3, B * T * heads, C / heads}), {1, 0, 2});
+  return qkv;
+}
+
+}  // namespace
+
+int RingAttention::origin(int turn) const {
+  return (cp_.rank() - turn % cp_.size() + cp_.size()) % cp_.size();
+}
+
+ops::AttentionMask RingAttention::mask_of(int turn, const Pass& pass) const {
+  return {.queries = pass.tokens,
+          .keys = token_part(form_, origin(turn), cp_.size(), pass.sequence).runs,
+          .key_lengths = pass.key_lengths};
+}
+
+bool RingAttention::sees(const ops::AttentionMask& mask, std::int64_t queries,
+                         std::int64_t keys) const {
+  return queries > 0 && mask.seen(queries - 1, keys) > 0;  // the last query sees most
+}
+
+RingAttention::Coming RingAttention::pass_on(const Tensor& x, int turn, const Pass& pass) const {
+  const std::int64_t tokens = token_part(form_, origin(turn), cp_.size(), pass.sequence).count;
+  Coming coming{Tensor(x.shape().with(-2, tokens), x.dtype(), x.device()), {}};
+  const int N = cp_.size();
+  const Transfer transfers[] = {
+      {.in = x, .to = (cp_.rank() + 1) % N, .out = coming.x, .from = (cp_.rank() + N - 1) % N}};
+  coming.arrival = cp_.exchange(transfers);  // comm: x, of one rank's tokens
+  return coming;
+}
+
+void RingAttention::wait_for(Work& work) const {
+  const auto span = rank_.trace.span("communication", name_);
+  work.wait();
+}
+
+Tensor RingAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) const {
+  if (pass.cache) return whole_.forward(std::move(qkv), saved, pass);
+  const auto span = rank_.trace.span("attention", name_);
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  const DType sums = statistics_of(qkv.dtype());
+  const Tensor parts = apart(qkv, heads_);
+  const ConstView q = parts.rows(0, 1).reshaped({B, T, C});
+  Tensor kv = parts_of_keys(parts);
+  Tensor out = Tensor::zeros({B, T, C}, sums, qkv.device());
+  Tensor log_sum_exp({B, heads_, T}, sums, qkv.device());
+  ops::fill(log_sum_exp, -std::numeric_limits<double>::infinity());
+  // Before each turn `out` is the attention to the keys of the turns before.
+  for (int turn = 0; turn < cp_.size(); ++turn) {
+    const ops::AttentionMask mask = mask_of(turn, pass);
+    // LAB 07.4: a ring of keys
+    // > pass_on(kv, turn, pass) sends kv to the next rank and begins to receive what is used in
+    // > that turn. `block` and `block_lse` are for ops::attention(block, block_lse, q, kv, heads_,
+    // > mask); merge_attention() adds them to out and log_sum_exp. In which turn is nothing passed
+    // > on any more, and what may happen while it is under way? sees() says whether there is
+    // > anything to compute.
+    Coming next;
+    if (turn + 1 < cp_.size()) next = pass_on(kv, turn + 1, pass);
+    if (sees(mask, T, kv.shape()[2])) {
+      const Tensor block({B, T, C}, qkv.dtype(), qkv.device(), Purpose::Workspace),
+          block_lse({B, heads_, T}, sums, qkv.device(), Purpose::Workspace);
+      ops::attention(block, block_lse, q, kv, heads_, mask);
+      merge_attention(out, log_sum_exp, block, block_lse);
+    }
+    if (turn + 1 < cp_.size()) {
+      wait_for(next.arrival);
+      kv = std::move(next.x);
+    }
+    // END LAB 07.4
+  }
+  Tensor result =
+      sums == qkv.dtype() ? std::move(out) : Tensor({B, T, C}, qkv.dtype(), qkv.device());
+  if (sums != qkv.dtype()) ops::cast(result, out);
+  saved.push(std::move(qkv));
+  saved.push(result.share());
+  saved.push(std::move(log_sum_exp));
+  return result;
+}
+
+Tensor RingAttention::backward(Tensor dout, Saved& saved, const Pass& pass) {
+  const auto span = rank_.trace.span("attention", name_);
+  const Tensor log_sum_exp = saved.pop(), out = saved.pop(), qkv = saved.pop();
+  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
+  const DType sums = statistics_of(qkv.dtype());
+  Tensor parts = apart(qkv, heads_);
+  const Tensor q = [&] {
+    Tensor own({B, T, C}, qkv.dtype(), qkv.device());
+    qkv.device().copy(own, parts.rows(0, 1));
+    return own;
+  }();
+  Tensor kv = parts_of_keys(parts);
+  const Tensor dq = Tensor::zeros({B, T, C}, sums, qkv.device());
+  // Of the keys that are here: the sum over the ranks that had them before, on its way.
+  Coming from_before;
+  for (int turn = 0; turn < cp_.size(); ++turn) {
+    const ops::AttentionMask mask = mask_of(turn, pass);
+    Coming next;
+    if (turn + 1 < cp_.size()) next = pass_on(kv, turn + 1, pass);
+    Tensor dkv = Tensor::zeros(kv.shape(), sums, qkv.device(), Purpose::Workspace);
+    if (sees(mask, T, kv.shape()[2]))
+      ops::attention_backward(dq, dkv, dout, q, kv, out, log_sum_exp, heads_, mask,
+                              ops::Into::Accumulate);
+    if (turn > 0) {
+      wait_for(from_before.arrival);
+      ops::add(dkv, dkv, from_before.x);
+    }
+    from_before = pass_on(dkv, turn + 1, pass);  // in the end to their own rank
+    if (turn + 1 < cp_.size()) {
+      wait_for(next.arrival);
+      kv = std::move(next.x);
+    }
+  }
+  wait_for(from_before.arrival);
+  const Tensor own = std::move(from_before.x);  // (2, B, T, C)
+  const std::int64_t n = B * T * C;
+  if (sums == qkv.dtype()) {
+    qkv.device().copy(parts.view().flat(0, n), dq);
+    qkv.device().copy(parts.view().flat(n, 2 * n), own);
+  } else {
+    ops::cast(parts.view().flat(0, n), dq);
+    ops::cast(parts.view().flat(n, 2 * n), own);
+  }
+  return together(parts, heads_);
+}
+
+}  // namespace aisc

@@ -1,0 +1,19 @@
+// Which tokens of a sequence each rank of a context-parallel group has.
+#pragma once
+
+#include <string>
+
+#include "common/train/step_parts.h"
+
+namespace aisc {
+
+// Ring: a run of tokens each, in the order of the ranks. Zigzag: of 2 N runs rank i has number i
+// and number 2N - 1 - i, so that causal attention costs all ranks the same. Ulysses: as Ring.
+enum class ContextForm { Ring, Zigzag, Ulysses };
+ContextForm parse_context_form(const std::string& name);  // throws Error, naming the forms
+
+// Of T tokens over N ranks; they need not divide, runs then differ by one token. Throws Error where
+// a rank would have none.
+TokenPart token_part(ContextForm form, int rank, int ranks, std::int64_t tokens);
+
+}  // namespace aisc

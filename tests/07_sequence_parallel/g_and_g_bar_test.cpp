@@ -1,0 +1,81 @@
+// g and g-bar, by themselves: in which direction which of them gathers, and which sums.
+#include "07_sequence_parallel/g_and_g_bar.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/06_tensor_parallel/split_layers.h"
+#include "tests/support/error_says.h"
+
+namespace aisc {
+namespace {
+
+struct SequenceConjugateCase {
+  SequenceConjugate which;
+  Direction direction;
+  bool gathers;
+};
+constexpr SequenceConjugateCase kSequenceConjugates[] = {
+    {SequenceConjugate::G, Direction::Forward, true},
+    {SequenceConjugate::G, Direction::Backward, false},
+    {SequenceConjugate::GBar, Direction::Forward, false},
+    {SequenceConjugate::GBar, Direction::Backward, true}};
+
+// What rank r has in row i: 100 r + i.
+Tensor rows_of(const Rank& rank, std::int64_t B, std::int64_t T, int r) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < B * T; ++i) values.push_back(100.0 * r + static_cast<double>(i));
+  return from_doubles(values, {B, T, 1}, DType::F64, rank.device);
+}
+
+TEST(GAndGBar, GatherOrSumByRows) {
+  for (const int t : {1, 2, 3})
+    for (const SequenceConjugateCase& c : kSequenceConjugates)
+      split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
+        const std::int64_t B = 2, share = 2, T = c.gathers ? share : share * t;
+        const Tensor x = rows_of(rank, B, T, tp.rank());
+        Passing passing = begin_through(c.which, c.direction, tp, x);
+        const Tensor y = wait_for(rank, std::move(passing), "test");
+        std::vector<double> expected;
+        if (c.gathers) {
+          EXPECT_EQ(y.shape(), Shape({B, T * t, 1}));
+          for (int r = 0; r < t; ++r)
+            for (std::int64_t i = 0; i < B * T; ++i)
+              expected.push_back(100.0 * r + static_cast<double>(i));
+        } else {
+          EXPECT_EQ(y.shape(), Shape({B, share, 1}));
+          for (std::int64_t i = 0; i < B * share; ++i) {
+            const auto row = static_cast<double>(tp.rank() * B * share + i);
+            expected.push_back(100.0 * t * (t - 1) / 2 + t * row);
+          }
+        }
+        EXPECT_EQ(to_doubles(y), expected) << t << " ranks, gathers " << c.gathers;
+        EXPECT_EQ(to_doubles(x), to_doubles(rows_of(rank, B, T, tp.rank()))) << "x was changed";
+      });
+}
+
+// One all-gather or one reduce-scatter of the whole: half of what the all-reduce of f or g sends.
+TEST(GAndGBar, SendHalfOfAnAllReduce) {
+  for (const int t : {2, 4})
+    for (const SequenceConjugateCase& c : kSequenceConjugates)
+      split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
+        tp.use_plans(default_plans());
+        const std::int64_t T = c.gathers ? 3 : 3 * t;
+        const CommStats before = tp.stats();
+        wait_for(rank, begin_through(c.which, c.direction, tp, rows_of(rank, 4, T, 0)), "test");
+        const std::int64_t whole = 4 * 3 * t * 8;  // bytes
+        EXPECT_EQ(tp.stats().sent().wire_bytes - before.sent().wire_bytes, whole * (t - 1) / t);
+      });
+}
+
+TEST(GAndGBar, NameTokensThatDoNotDivide) {
+  split::on_groups(2, [&](const Rank& rank, Communicator& tp) {
+    EXPECT_TRUE(error_says(
+        [&] {
+          begin_through(SequenceConjugate::GBar, Direction::Forward, tp, rows_of(rank, 2, 5, 0));
+        },
+        {"5 tokens over 2 ranks of tp: expected a multiple of 2"}));
+  });
+}
+
+}  // namespace
+}  // namespace aisc

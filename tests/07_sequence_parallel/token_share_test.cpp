@@ -1,0 +1,50 @@
+// What happens to each token on the rank that has it.
+#include "07_sequence_parallel/token_share.h"
+
+#include <gtest/gtest.h>
+
+#include "07_sequence_parallel/token_linear.h"
+#include "common/nn/layer_norm.h"
+#include "tests/06_tensor_parallel/split_layers.h"
+#include "tests/support/compare.h"
+
+namespace aisc {
+namespace {
+
+TEST(SumOverTokens, IsAskedForByWhatSeesAPartOfThem) {
+  split::on_groups(2, [](const Rank& rank, Communicator& tp) {
+    const auto norm = summed_over_tokens(std::make_unique<LayerNorm>(rank, "norm", 4));
+    for (const Parameter* p : norm->parameters())
+      EXPECT_EQ(p->sync, Sync::DataAndTensor) << p->name;
+    ScatteredRowLinear row(rank, tp, "row", 4, 4);
+    EXPECT_EQ(row.parameters()[0]->sync, Sync::Data) << "each rank has its own rows of the weight";
+    EXPECT_EQ(row.parameters()[1]->sync, Sync::DataAndTensor) << "the bias is added to own tokens";
+    GatheredColumnLinear column(rank, tp, "column", 4, 4);
+    for (const Parameter* p : column.parameters()) EXPECT_EQ(p->sync, Sync::Data) << p->name;
+    TokenSharePositions positions(rank, tp, 8, 4);
+    EXPECT_EQ(positions.parameters()[0]->sync, Sync::DataAndTensor);
+  });
+}
+
+// All ranks' rows side by side are those of one rank, whatever runs the sequence has.
+TEST(TokenShareDropout, DropsWhatOneRankDrops) {
+  for (const int t : {1, 2, 3})
+    for (const ops::TokenRuns& runs :
+         {ops::TokenRuns{}, ops::TokenRuns{.first = 7}, ops::TokenRuns{5, 4, 20}})
+      split::on_groups(t, [&](const Rank& rank, Communicator& tp) {
+        const std::int64_t B = 3, T = 12, C = 5, rows = B * T / t;
+        const Pass pass{.step = 3, .first_sample = 2, .tokens = runs};
+        const Tensor all = random_tensor({B, T, C}, DType::F64, rank.device, "x");
+        Tensor own({B, T / t, C}, DType::F64, rank.device);
+        rank.device.copy(own, all.view().flat(tp.rank() * rows * C, rows * C));
+        Saved saved;
+        const Tensor whole = Dropout(rank, "d", 0.3, 9).forward(all.clone(), saved, pass);
+        const Tensor mine =
+            TokenShareDropout(rank, tp, "d", 0.3, 9).forward(std::move(own), saved, pass);
+        EXPECT_EQ(to_doubles(mine), to_doubles(whole.view().flat(tp.rank() * rows * C, rows * C)))
+            << t << " ranks";
+      });
+}
+
+}  // namespace
+}  // namespace aisc
