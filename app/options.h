@@ -62,7 +62,7 @@ struct Options {
   std::string order = "tp,dp,pp";
   // By which plans collectives run: 09_collectives/named.h; "backend", "auto": step_of.h.
   std::string algorithm = "backend";
-  bool sp = false;  // between layers the ranks of train.tp share the tokens
+  bool sp = false;                 // between layers the ranks of train.tp share the tokens
   std::string cp_form = "zigzag";  // how those of train.cp do: 07_sequence_parallel/token_parts.h
   int chunks() const { return pipeline.schedule == "zb-v" ? 2 : pipeline.chunks; }
   std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients

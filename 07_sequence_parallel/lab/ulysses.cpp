@@ -1,4 +1,4 @@
-// Yours to write; from 07_sequence_parallel/solution/ulysses.cpp (stub f9dd76a66176).
+// Yours to write; from 07_sequence_parallel/solution/ulysses.cpp (stub 6694e44307ef).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "07_sequence_parallel/ulysses.h"
 
@@ -35,9 +35,11 @@ Tensor Ulysses::to_heads(const Tensor& x, const Pass& pass) const {
   ops::permute(chunks, x.view().reshaped({B * own, cp_.size(), C}), {1, 0, 2});
   Tensor arrived({pass.sequence, B * C}, x.dtype(), x.device()),
       all({B, pass.sequence, C}, x.dtype(), x.device());
+  Work work;
   // LAB 07.6: all tokens of some heads
   // cp_.all_to_all_v(in, send_counts, out, recv_counts) sends chunks packed by rank, of so many
-  // elements each. How many elements go to each rank, and how many come from rank r?
+  // elements each; `work` is waited for below. How many go to each rank, and how many come from
+  // rank r?
   throw NotImplemented("lab 07.6: all tokens of some heads", __FILE__, __LINE__);
   // END LAB 07.6
   {

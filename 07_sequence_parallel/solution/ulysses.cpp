@@ -33,13 +33,15 @@ Tensor Ulysses::to_heads(const Tensor& x, const Pass& pass) const {
   ops::permute(chunks, x.view().reshaped({B * own, cp_.size(), C}), {1, 0, 2});
   Tensor arrived({pass.sequence, B * C}, x.dtype(), x.device()),
       all({B, pass.sequence, C}, x.dtype(), x.device());
+  Work work;
   // LAB 07.6: all tokens of some heads
   // > cp_.all_to_all_v(in, send_counts, out, recv_counts) sends chunks packed by rank, of so many
-  // > elements each. How many elements go to each rank, and how many come from rank r?
+  // > elements each; `work` is waited for below. How many go to each rank, and how many come from
+  // > rank r?
   const std::vector<std::int64_t> sent(tokens.size(), B * own * C);
   std::vector<std::int64_t> received;
   for (const std::int64_t count : tokens) received.push_back(B * count * C);
-  Work work = cp_.all_to_all_v(chunks, sent, arrived, received);  // comm: x, but for 1/N of it
+  work = cp_.all_to_all_v(chunks, sent, arrived, received);  // comm: x, but for 1/N of it
   // END LAB 07.6
   {
     const auto span = rank_.trace.span("communication", name_);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/06_tensor_parallel/split_layers.h"
-#include "tests/support/error_says.h"
 
 namespace aisc {
 namespace {
@@ -65,16 +64,6 @@ TEST(GAndGBar, SendHalfOfAnAllReduce) {
         const std::int64_t whole = 4 * 3 * t * 8;  // bytes
         EXPECT_EQ(tp.stats().sent().wire_bytes - before.sent().wire_bytes, whole * (t - 1) / t);
       });
-}
-
-TEST(GAndGBar, NameTokensThatDoNotDivide) {
-  split::on_groups(2, [&](const Rank& rank, Communicator& tp) {
-    EXPECT_TRUE(error_says(
-        [&] {
-          begin_through(SequenceConjugate::GBar, Direction::Forward, tp, rows_of(rank, 2, 5, 0));
-        },
-        {"5 tokens over 2 ranks of tp: expected a multiple of 2"}));
-  });
 }
 
 }  // namespace

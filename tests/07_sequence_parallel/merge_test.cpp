@@ -109,7 +109,7 @@ TEST(TokenParts, OfZigzagCostTheSame) {
   }
 }
 
-TEST(TokenParts, SayWhatDoesNotFit) {
+TEST(TokenPartsGiven, SayWhatDoesNotFit) {
   EXPECT_TRUE(error_says([] { token_part(ContextForm::Zigzag, 0, 4, 3); },
                          {"3 tokens over 4 ranks: expected one or more for each"}));
   EXPECT_TRUE(

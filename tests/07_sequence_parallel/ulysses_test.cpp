@@ -33,7 +33,7 @@ TEST(Ulysses, SendsFourTensorsOfItsTokens) {
   EXPECT_EQ(found.sent, 2 * 4 * own * 3 / 4);
 }
 
-TEST(Ulysses, HasAtMostOneRankAHead) {
+TEST(UlyssesGiven, HasAtMostOneRankAHead) {
   launch({.ranks = 3, .bind = false}, [](const Rank& rank) {
     EXPECT_TRUE(error_says([&] { Ulysses(rank, rank.world, "blocks.0.attention", 2); },
                            {"blocks.0.attention: 2 heads over 3 ranks of world"}));

@@ -7,7 +7,9 @@
 #include <cmath>
 
 #include "06_tensor_parallel/parallel_block.h"
+#include "07_sequence_parallel/g_and_g_bar.h"
 #include "07_sequence_parallel/sequence_block.h"
+#include "tests/support/error_says.h"
 #include "tests/support/serial_run.h"
 
 namespace aisc {
@@ -91,6 +93,15 @@ TEST(SequenceParallelBooks, SendTheSameAndKeepLess) {
     EXPECT_EQ(shared.sent - whole.sent, (2 * 4 + 1) * tensor * (tp - 1) / tp) << tp;
     EXPECT_LT(static_cast<double>(shared.kept), 0.85 * static_cast<double>(whole.kept)) << tp;
   }
+}
+
+TEST(SequenceParallelTokens, AreNamedWhereTheyDoNotDivide) {
+  launch({.ranks = 2, .bind = false}, [&](const Rank& rank) {
+    const Tensor x = Tensor::zeros({2, 5, 1}, DType::F64, rank.device);
+    EXPECT_TRUE(error_says(
+        [&] { begin_through(SequenceConjugate::GBar, Direction::Forward, rank.world, x); },
+        {"5 tokens over 2 ranks of world: expected a multiple of 2"}));
+  });
 }
 
 }  // namespace
