@@ -43,7 +43,7 @@ void online_softmax(ForwardBlock<S>& block, std::int64_t row, std::int64_t seen,
   const S before = block.maximum[row], maximum = std::max(before, largest_of<S>(top));
   for (std::int64_t j = 0; j < width; j += kLanes)
     sum += lanes(scores + j) = exp2_of(lanes(scores + j) - maximum);
-  Lanes<S>& sums = lanes(block.sums + row * kLanes);
+  auto& sums = lanes(block.sums + row * kLanes);
   if (maximum != before) {
     const Lanes<S> shrink = exp2_of(Lanes<S>{} + (before - maximum));  // 0 in the first block
     sums *= shrink;

@@ -101,11 +101,16 @@ class QueryBlock {
 
 // ---- vectors ------------------------------------------------------------------------------------
 
+// A vector of a tile as a value; and one in memory, where it may begin anywhere.
 template <class S>
-using Lanes = typename detail::TileVector<S>::type;
+struct LanesOf {
+  using type [[gnu::vector_size(kTileShape.vector_bytes)]] = S;
+};
 template <class S>
-[[gnu::always_inline]] inline Lanes<S>& lanes(S* p) {
-  return *reinterpret_cast<Lanes<S>*>(p);
+using Lanes = typename LanesOf<S>::type;
+template <class S>
+[[gnu::always_inline]] inline typename detail::TileVector<S>::type& lanes(S* p) {
+  return *reinterpret_cast<typename detail::TileVector<S>::type*>(p);
 }
 
 // 2^x, relative error below 2e-7: exactly 0 below -126, which subnormal results would be slow for.
@@ -188,7 +193,7 @@ template <class S>
       }
     }
     (std::make_integer_sequence<int, kLanes>());
-    std::copy(y, y + kLanes, x);
+    for (int i = 0; i < kLanes; ++i) x[i] = y[i];
   }
   for (int i = 0; i < kLanes; ++i) lanes(to + i * to_stride) = x[i];
 }
