@@ -28,7 +28,6 @@ class Ulysses final : public Layer {
   std::vector<std::int64_t> tokens_of_all(const Pass& pass) const;
 
   Communicator& cp_;
-  std::int64_t heads_;  // of all ranks
   CausalCore some_, whole_;
 };
 

@@ -1,4 +1,4 @@
-// Yours to write; from 07_sequence_parallel/solution/ulysses.cpp (stub 6694e44307ef).
+// Yours to write; from 07_sequence_parallel/solution/ulysses.cpp (stub 03cb1dcfc4f7).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "07_sequence_parallel/ulysses.h"
 
@@ -11,7 +11,6 @@ namespace aisc {
 Ulysses::Ulysses(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads)
     : Layer(rank, name),
       cp_(cp),
-      heads_(heads),
       some_(rank, name, std::max<std::int64_t>(1, heads / cp.size())),
       whole_(rank, name, heads) {
   if (heads % cp.size() != 0)

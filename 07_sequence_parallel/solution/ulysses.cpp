@@ -9,7 +9,6 @@ namespace aisc {
 Ulysses::Ulysses(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads)
     : Layer(rank, name),
       cp_(cp),
-      heads_(heads),
       some_(rank, name, std::max<std::int64_t>(1, heads / cp.size())),
       whole_(rank, name, heads) {
   if (heads % cp.size() != 0)
