@@ -137,11 +137,18 @@ template <class S>
 [[gnu::always_inline]] inline Lanes<S> larger(Lanes<S> a, Lanes<S> b) {
   return a > b ? a : b;
 }
-template <class S>
-S largest_of(Lanes<S> x) {
-  S largest = x[0];
-  for (std::int64_t i = 1; i < kTileLanes<S>; ++i) largest = x[i] > largest ? x[i] : largest;
-  return largest;
+// Halves change places, then quarters, and so on: in the end each lane has met all others.
+template <class S, int distance = kTileLanes<S> / 2>
+[[gnu::always_inline]] inline S largest_of(Lanes<S> x) {
+  if constexpr (distance == 0) {
+    return x[0];
+  } else {
+    const Lanes<S> other = [&]<int... lane>(std::integer_sequence<int, lane...>) {
+      return __builtin_shufflevector(x, x, (lane ^ distance)...);
+    }
+    (std::make_integer_sequence<int, static_cast<int>(kTileLanes<S>)>());
+    return largest_of<S, distance / 2>(larger<S>(x, other));
+  }
 }
 template <class S>
 S sum_of(Lanes<S> x) {

@@ -72,11 +72,16 @@ inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
       for (int v = 0; v < V; ++v) sums[r][v] += factor * columns[v];
     }
   }
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) {
-      Vector& to = *reinterpret_cast<Vector*>(c + r * c_stride + v * kLanes);
-      to = into == TileSums::New ? sums[r][v] : to + sums[r][v];
-    }
+  const auto at = [&](int r, int v) -> Vector& {
+    return *reinterpret_cast<Vector*>(c + r * c_stride + v * kLanes);
+  };
+  if (into == TileSums::New) {
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) at(r, v) = sums[r][v];
+  } else {
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < V; ++v) at(r, v) += sums[r][v];
+  }
 }
 
 // All columns of R rows.
