@@ -18,8 +18,8 @@ struct Merged {
 Merged merged(double a, double b);
 
 // out, lse = those of its keys and the block's together. out (B, T, H D) in F32 (F64 for F64), lse
-// (B, H, T); block_out like out or shorter. Rows are weighted where they are; log-sum-exps, H/D of
-// an element each, pass through the host.
+// (B, H, T); block_out like out or shorter. Rows are weighted where they are; log-sum-exps, a
+// number for each token and head, pass through the host.
 void merge_attention(View out, View lse, ConstView block_out, ConstView block_lse);
 
 }  // namespace aisc

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "06_tensor_parallel/linear_products.h"
 #include "07_sequence_parallel/merge.h"
 
 namespace aisc {
@@ -57,10 +58,7 @@ RingAttention::Coming RingAttention::pass_on(const Tensor& x, int turn, const Pa
   return coming;
 }
 
-void RingAttention::wait_for(Work& work) const {
-  const auto span = rank_.trace.span("communication", name_);
-  work.wait();
-}
+void RingAttention::wait_for(Work& work) const { aisc::wait_for(rank_, work, name_); }
 
 Tensor RingAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) const {
   if (pass.cache) return whole_.forward(std::move(qkv), saved, pass);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "06_tensor_parallel/linear_products.h"
 #include "common/core/error.h"
 
 namespace aisc {
@@ -42,10 +43,7 @@ Tensor Ulysses::to_heads(const Tensor& x, const Pass& pass) const {
   for (const std::int64_t count : tokens) received.push_back(B * count * C);
   work = cp_.all_to_all_v(chunks, sent, arrived, received);  // comm: x, but for 1/N of it
   // END LAB 07.6
-  {
-    const auto span = rank_.trace.span("communication", name_);
-    work.wait();
-  }
+  wait_for(rank_, work, name_);
   std::int64_t from = 0, first = 0;  // of rank r: its chunk, its tokens' place
   for (const std::int64_t count : tokens) {
     for (std::int64_t b = 0; b < B; ++b, from += count * C)
@@ -75,10 +73,7 @@ Tensor Ulysses::to_tokens(const Tensor& x, const Pass& pass) const {
   }
   const std::vector<std::int64_t> received(tokens.size(), B * own * C);
   Work work = cp_.all_to_all_v(chunks, sent, arrived, received);  // comm: x, but for 1/N of it
-  {
-    const auto span = rank_.trace.span("communication", name_);
-    work.wait();
-  }
+  wait_for(rank_, work, name_);
   ops::permute(mine.view().reshaped({B * own, cp_.size(), C}), arrived, {1, 0, 2});
   return mine;
 }

@@ -167,16 +167,11 @@ void attention_backward(View dq, View dkv, ConstView dout, ConstView q, ConstVie
                         ConstView log_sum_exp, std::int64_t heads, const ops::AttentionMask& mask,
                         Into into) {
   const AttentionSizes z = sizes_of(q, kv, heads);
-  dispatch(q.dtype(), [&](auto type) {
+  dispatch_or_f32(q.dtype(), dq.dtype(), [&](auto type, auto gradient_type) {
     using T = decltype(type);
-    const auto run = [&]<class G>(G* dqueries, G* dkeys_values) {
-      backward<T, G>(heads_of(dqueries, dkeys_values, z), dout,
-                     heads_of(q.data<T>(), kv.data<T>(), z), out, log_sum_exp, z, mask, into);
-    };
-    if (dq.dtype() == q.dtype())
-      run(dq.data<T>(), dkv.data<T>());
-    else
-      run(dq.data<Accumulator<T>>(), dkv.data<Accumulator<T>>());
+    using G = decltype(gradient_type);
+    backward<T, G>(heads_of(dq.data<G>(), dkv.data<G>(), z), dout,
+                   heads_of(q.data<T>(), kv.data<T>(), z), out, log_sum_exp, z, mask, into);
   });
 }
 
