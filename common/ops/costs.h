@@ -80,8 +80,12 @@ inline OpCost gelu_backward(const View& dx, const ConstView& dy, const ConstView
 }
 // Of Philox four bits come from ten rounds of two products, two exclusive ors and two keys.
 inline OpCost dropout(const View& y, const ConstView& x, const double&, const Philox&,
-                      const std::uint64_t&) {
-  return each(17, x, bytes(y, x));
+                      const std::uint64_t&, const View& mask) {
+  return each(17, x, bytes(y, x, mask));
+}
+inline OpCost dropout_backward(const View& dx, const ConstView& dy, const ConstView& mask,
+                               const double&) {
+  return each(1, dy, bytes(dx, dy, mask));
 }
 
 // Sum; difference, square, sum; difference, rstd, weight, bias.
@@ -106,6 +110,11 @@ inline OpCost scale_rows(const View& y, const ConstView& x, const ConstView& fac
 inline OpCost softmax(const View& y, const ConstView& x) { return each(5, x, bytes(y, x)); }
 inline OpCost softmax_backward(const View& dx, const ConstView& dy, const ConstView& y) {
   return each(4, y, bytes(dx, dy, y));
+}
+// That, and the factor.
+inline OpCost masked_softmax(const View& y, const ConstView& x, const double&,
+                             const AttentionMask&) {
+  return each(6, x, bytes(y, x));
 }
 
 // Model FLOPs of causal attention are those of all pairs, seen or not (Chowdhery et al., "PaLM",

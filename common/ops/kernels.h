@@ -17,6 +17,7 @@ struct Kernels {
   decltype(&ops::gelu) gelu;
   decltype(&ops::gelu_backward) gelu_backward;
   decltype(&ops::dropout) dropout;
+  decltype(&ops::dropout_backward) dropout_backward;
   decltype(&ops::add_bias) add_bias;
   decltype(&ops::add_bias_backward) add_bias_backward;
   decltype(&ops::layer_norm) layer_norm;
@@ -24,6 +25,7 @@ struct Kernels {
   decltype(&ops::scale_rows) scale_rows;
   decltype(&ops::softmax) softmax;
   decltype(&ops::softmax_backward) softmax_backward;
+  decltype(&ops::masked_softmax) masked_softmax;
   decltype(&ops::permute) permute;
   decltype(&ops::attention) attention;
   decltype(&ops::attention_backward) attention_backward;

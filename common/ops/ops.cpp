@@ -34,6 +34,19 @@ void check_heads(const Checks& checks, const ConstView& qkv, std::int64_t heads)
                 "a multiple of 3 * heads");
 }
 
+// What T queries of B samples see of K keys.
+void check_mask(const Checks& checks, const AttentionMask& mask, std::int64_t B, std::int64_t T,
+                std::int64_t K) {
+  if (mask.key_lengths) checks.is("mask.key_lengths", mask.key_lengths, {B}, DType::I32);
+  const auto rises = [&](const char* name, const TokenRuns& runs, std::int64_t tokens) {
+    checks.number(name, static_cast<double>(runs.second),
+                  runs.split >= tokens || runs.second >= runs.first + runs.split,
+                  "behind the first run's last token");
+  };
+  rises("mask.queries.second", mask.queries, T);
+  rises("mask.keys.second", mask.keys, K);
+}
+
 // q (B, T, H D) and kv (2, B, K, H D), and what a query sees.
 void check_attention(const Checks& checks, const ConstView& q, const ConstView& kv,
                      std::int64_t heads, const AttentionMask& mask) {
@@ -44,14 +57,7 @@ void check_attention(const Checks& checks, const ConstView& q, const ConstView& 
   checks.number("the last dimension of q", static_cast<double>(C), C % heads == 0,
                 "a multiple of heads");
   checks.is("kv", kv, {2, B, K, C}, q.dtype());
-  if (mask.key_lengths) checks.is("mask.key_lengths", mask.key_lengths, {B}, DType::I32);
-  const auto rises = [&](const char* name, const TokenRuns& runs, std::int64_t tokens) {
-    checks.number(name, static_cast<double>(runs.second),
-                  runs.split >= tokens || runs.second >= runs.first + runs.split,
-                  "behind the first run's last token");
-  };
-  rises("mask.queries.second", mask.queries, T);
-  rises("mask.keys.second", mask.keys, K);
+  check_mask(checks, mask, B, T, K);
 }
 
 // keys_values (B, 2 H, S, D) has room for the tokens of qkv from `first` on.
@@ -191,11 +197,21 @@ void gelu_backward(View dx, ConstView dy, ConstView x) {
       .run(&Kernels::gelu_backward, costs::gelu_backward, dx, dy, x);
 }
 
-void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index) {
+void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index,
+             View mask) {
   const Checks checks("dropout", "x", x);
   checks.has("y", y, x.count(), x.dtype());
   checks.number("rate", rate, rate >= 0 && rate < 1, "0 <= rate < 1");
-  checks.run(&Kernels::dropout, costs::dropout, y, x, rate, random, first_index);
+  if (mask) checks.has("mask", mask, x.count(), DType::U8);
+  checks.run(&Kernels::dropout, costs::dropout, y, x, rate, random, first_index, mask);
+}
+
+void dropout_backward(View dx, ConstView dy, ConstView mask, double rate) {
+  const Checks checks("dropout_backward", "dy", dy);
+  checks.has("dx", dx, dy.count(), dy.dtype());
+  checks.has("mask", mask, dy.count(), DType::U8);
+  checks.number("rate", rate, rate >= 0 && rate < 1, "0 <= rate < 1");
+  checks.run(&Kernels::dropout_backward, costs::dropout_backward, dx, dy, mask, rate);
 }
 
 void layer_norm(View y, View mean, View rstd, ConstView x, ConstView weight, ConstView bias,
@@ -249,6 +265,15 @@ void softmax_backward(View dx, ConstView dy, ConstView y) {
   checks.is("y", y, dy.shape(), dy.dtype());
   checks.is("dx", dx, dy.shape(), dy.dtype());
   checks.run(&Kernels::softmax_backward, costs::softmax_backward, dx, dy, y);
+}
+
+void masked_softmax(View y, ConstView x, double factor, const AttentionMask& mask) {
+  const Checks checks("masked_softmax", "x", x);
+  checks.rank("x", x, 4);
+  checks.is("y", y, x.shape(), x.dtype());
+  checks.number("factor", factor, factor > 0, "more than 0");
+  check_mask(checks, mask, x.shape()[0], x.shape()[2], x.shape()[3]);
+  checks.run(&Kernels::masked_softmax, costs::masked_softmax, y, x, factor, mask);
 }
 
 void attention(View out, View log_sum_exp, ConstView q, ConstView kv, std::int64_t heads,

@@ -72,9 +72,11 @@ void gelu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 
 // Keeps each element with probability 1 - rate and scales it by 1 / (1 - rate); the others become
 // 0. Element i is kept if random.bits(first_index + i) >= rate * 2^32, so that any split of a
-// tensor over ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy. In
-// place.
-void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index);
+// tensor over ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy, or,
+// where `mask` was written (U8, as many elements: 1 kept, 0 dropped), dropout_backward. In place.
+void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index,
+             View mask = {});
+void dropout_backward(View dx, ConstView dy, ConstView mask, double rate);  // in place
 
 // ---- rows ---------------------------------------------------------------------------------------
 
@@ -125,6 +127,11 @@ struct AttentionMask {
     return std::min(keys_, keys.before(end));
   }
 };
+
+// y (B, H, T, K) = softmax(factor * x) over the keys that each query sees, 0 for the others: the
+// probabilities of attention where scores are stored. factor > 0. Of a query that sees no key all
+// are 0. In place. The backward is softmax_backward, times factor.
+void masked_softmax(View y, ConstView x, double factor, const AttentionMask& mask);
 
 // Attention of H heads, T queries and K keys, block by block with the online softmax (Milakov and
 // Gimelshein, 2018; Dao et al., "FlashAttention", 2022): no (T, K) tensor exists. q (B, T, H * D);

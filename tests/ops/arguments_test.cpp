@@ -128,6 +128,10 @@ TEST_P(Arguments, OfDropoutIncludeAPossibleRate) {
   for (const double rate : {-0.1, 1.0, 1.5, double(NAN)})
     EXPECT_TRUE(error_says([&] { ops::dropout(x, x, rate, random_, 0); },
                            {"dropout", "rate is", "expected 0 <= rate < 1"}));
+  EXPECT_TRUE(error_says([&] { ops::dropout(x, x, 0.1, random_, 0, f32(3)); },
+                         {"dropout", "mask is (3) F32", "U8"}));
+  EXPECT_TRUE(error_says([&] { ops::dropout_backward(x, x, x, 0.1); },
+                         {"dropout_backward", "mask is", "U8"}));
   EXPECT_TRUE(error_says([&] { ops::dropout(f32(2), x, 0.1, random_, 0); },
                          {"dropout", "y is (2) F32", "3"}));
 }
@@ -162,6 +166,11 @@ TEST_P(Arguments, OfLayerNormHaveItsSizesAndStatisticsInF32) {
 TEST_P(Arguments, OfSoftmaxHaveOneShape) {
   EXPECT_TRUE(error_says([&] { ops::softmax(f32(2, 3), f32(3, 2)); },
                          {"softmax", "y is (2, 3)", "expected (3, 2)"}));
+  EXPECT_TRUE(error_says([&] { ops::masked_softmax(f32(2, 3), f32(2, 3), 1, {}); },
+                         {"masked_softmax", "x", "(2, 3)", "4"}));
+  const Tensor scores({1, 1, 2, 3}, DType::F32, device_);
+  EXPECT_TRUE(error_says([&] { ops::masked_softmax(scores, scores, 0, {}); },
+                         {"masked_softmax", "factor is 0", "more than 0"}));
   EXPECT_TRUE(error_says([&] { ops::softmax_backward(f32(2, 3), f32(2, 3), f32(6)); },
                          {"softmax_backward", "y is (6)", "expected (2, 3)"}));
 }

@@ -143,6 +143,29 @@ TEST_P(AttentionMasks, MatchTheFormulas) {
   }
 }
 
+// Where scores are stored: a softmax over the keys that are seen, nothing of the others.
+TEST_P(AttentionMasks, SoftmaxOfStoredScores) {
+  constexpr double kFactor = 0.25;
+  for (const MaskCase& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const Tensor x = random({c.B, c.H, c.T, c.K}, "scores", 8), y = unwritten(x.shape());
+    ops::masked_softmax(y, x, kFactor, mask_of(c));
+    Array p = to_array(x);
+    for (Index row = 0; row < c.B * c.H * c.T; ++row) {
+      double* const row_of_p = &p.values[size_t(row * c.K)];
+      double sum = 0;
+      for (Index j = 0; j < c.K; ++j) {
+        const bool seen = sees(c, row / (c.H * c.T), row % c.T, j);
+        sum += row_of_p[j] = seen ? std::exp(kFactor * row_of_p[j]) : 0;
+      }
+      for (Index j = 0; j < c.K && sum > 0; ++j) row_of_p[j] /= sum;
+    }
+    EXPECT_TRUE(all_close(y, p.values, rounded_));
+    ops::masked_softmax(x, x, kFactor, mask_of(c));
+    EXPECT_TRUE(same_bits(x, y)) << "in place";
+  }
+}
+
 // Sums of several calls, as a ring adds them up, in F32 or in the type of the keys: twice what one
 // call gives.
 TEST_P(AttentionMasks, GradientsAddUp) {

@@ -60,6 +60,15 @@ TEST_F(CostsTest, OfRowsAndElements) {
   expect(cost_of([&] { ops::gelu(y, x); }), "gelu", 9 * 15, 4 * 30);
   expect(cost_of([&] { ops::layer_norm(y, mean, rstd, x, w, b, 1e-5); }), "layer_norm", 8 * 15,
          4 * (30 + 10 + 6));
+  const Tensor mask = tensor({15}, DType::U8), scores = tensor({1, 1, 3, 5});
+  const Philox random(1, "x", 0);
+  expect(cost_of([&] { ops::dropout(y, x, 0.1, random, 0); }), "dropout", 17 * 15, 4 * 30);
+  expect(cost_of([&] { ops::dropout(y, x, 0.1, random, 0, mask); }), "dropout", 17 * 15,
+         4 * 30 + 15);
+  expect(cost_of([&] { ops::dropout_backward(y, x, mask, 0.1); }), "dropout_backward", 15,
+         4 * 30 + 15);
+  expect(cost_of([&] { ops::masked_softmax(scores, scores, 0.5, {}); }), "masked_softmax", 6 * 15,
+         4 * 30);
   expect(cost_of([&] { ops::sum_of_squares(x); }), "sum_of_squares", 30, 4 * 15);
   expect(cost_of([&] { ops::fill(x, 1); }), "fill", 0, 4 * 15);
   expect(cost_of([&] { device_.zero(x); }), "zero", 0, 4 * 15);

@@ -51,6 +51,25 @@ TEST_P(Dropout, MaskDoesNotDependOnTheSplit) {
   EXPECT_TRUE(same_bits(whole, parts));
 }
 
+// A byte an element says what was kept; of it backward is what drawing again is, to the bit.
+TEST_P(Dropout, MaskIsWrittenAsBytes) {
+  for (const Index n : {0, 1, 3, 257, 5000})
+    for (const std::uint64_t first : {0u, 1u, 1000u}) {
+      const Tensor x = unwritten({n}), y = unwritten({n}), mask({n}, DType::U8, device_);
+      ops::fill(x, 3);
+      ops::dropout(y, x, 0.25, random_, first, mask);
+      std::vector<double> kept = to_doubles(y);
+      for (double& value : kept) value = value != 0;
+      EXPECT_EQ(to_doubles(mask), kept) << n << " from " << first;
+      const Tensor dy = random({n}, "dy"), drawn = unwritten({n}), dx = unwritten({n});
+      ops::dropout(drawn, dy, 0.25, random_, first);
+      ops::dropout_backward(dx, dy, mask, 0.25);
+      EXPECT_TRUE(same_bits(dx, drawn)) << n << " from " << first;
+      ops::dropout_backward(dy, dy, mask, 0.25);
+      EXPECT_TRUE(same_bits(dy, drawn)) << "in place";
+    }
+}
+
 TEST_P(Dropout, KeepsTheShareItPromises) {
   constexpr Index kCount = 100'000;
   const Tensor x = unwritten({kCount}), y = unwritten({kCount});

@@ -47,7 +47,8 @@ void philox_blocks(std::uint32_t* words, const Philox& random, std::uint64_t fir
 }  // namespace
 
 // Element i is kept if its 32 random bits, as a whole number, are at least rate * 2^32.
-void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index) {
+void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index,
+             View mask) {
   const double bound = std::min(std::ceil(rate * 0x1p32), 0x1p32 - 1);
   const auto keep_from = static_cast<std::uint32_t>(bound);
   dispatch(x.dtype(), [&](auto type) {
@@ -55,6 +56,7 @@ void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64
     using S = Accumulator<T>;
     const T* from = x.data<T>();
     T* to = y.data<T>();
+    std::uint8_t* is_kept = mask ? mask.data<std::uint8_t>() : nullptr;
     const S factor = static_cast<S>(1 / (1 - rate));
     parallel_elements(x.count(), [=, &random](std::int64_t begin, std::int64_t end) {
       alignas(64) std::uint32_t words[kWords];
@@ -71,8 +73,25 @@ void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64
           const S kept = factor * widen(from[i + k]);
           to[i + k] = narrow<T>(bits[k] >= keep_from ? kept : S(0));
         }
+        for (std::int64_t k = 0; is_kept && k < n; ++k) is_kept[i + k] = bits[k] >= keep_from;
         i += n;
       }
+    });
+  });
+}
+
+void dropout_backward(View dx, ConstView dy, ConstView mask, double rate) {
+  dispatch(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const T* from = dy.data<T>();
+    const std::uint8_t* is_kept = mask.data<std::uint8_t>();
+    T* to = dx.data<T>();
+    const S factor = static_cast<S>(1 / (1 - rate));
+    parallel_elements(dy.count(), [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i)
+        to[i] = narrow<T>(is_kept[i] ? factor * widen(from[i]) : S(0));
     });
   });
 }

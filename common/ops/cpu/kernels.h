@@ -24,6 +24,7 @@ decltype(ops::gelu_backward) gelu_backward;
 
 // dropout.cpp
 decltype(ops::dropout) dropout;
+decltype(ops::dropout_backward) dropout_backward;
 
 // rows.cpp
 decltype(ops::add_bias) add_bias;
@@ -33,6 +34,7 @@ decltype(ops::layer_norm_backward) layer_norm_backward;
 decltype(ops::scale_rows) scale_rows;
 decltype(ops::softmax) softmax;
 decltype(ops::softmax_backward) softmax_backward;
+decltype(ops::masked_softmax) masked_softmax;
 
 // permute.cpp
 decltype(ops::permute) permute;

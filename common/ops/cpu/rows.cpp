@@ -182,4 +182,33 @@ void softmax_backward(View dx, ConstView dy, ConstView y) {
   });
 }
 
+void masked_softmax(View y, ConstView x, double factor, const ops::AttentionMask& mask) {
+  if (x.count() == 0) return;
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t H = x.shape()[1], Q = x.shape()[2], K = x.shape()[3];
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    const auto by = static_cast<S>(factor);
+    const std::int32_t* lengths =
+        mask.key_lengths ? mask.key_lengths.data<std::int32_t>() : nullptr;
+    parallel_rows(x.shape().rows(), K, [=, &mask](std::int64_t n) {
+      const std::int64_t seen =
+          lengths ? mask.seen(n % Q, K, lengths[n / (H * Q)]) : mask.seen(n % Q, K);
+      const T* row = in + n * K;
+      T* to = out + n * K;
+      std::fill(to + seen, to + K, narrow<T>(S(0)));
+      if (seen == 0) return;
+      const S maximum = maximum_of<S>(row, seen);
+      const S sum = sum_of<S>(
+          seen, [=](std::int64_t k) { return vector_exp(by * (widen(row[k]) - maximum)); });
+      const S inverse = S(1) / sum;
+#pragma omp simd
+      for (std::int64_t k = 0; k < seen; ++k)
+        to[k] = narrow<T>(vector_exp(by * (widen(row[k]) - maximum)) * inverse);
+    });
+  });
+}
+
 }  // namespace aisc::cpu

@@ -1,7 +1,8 @@
 // Dropout: the mask and the values of the CPU, bit for bit. Philox gives four words a block; a
 // thread computes the blocks that its elements need.
 //
-// Bytes moved per element of `size` bytes: 2 size. Share of the memory's bandwidth: measured by
+// Bytes moved per element of `size` bytes: 2 size, and 1 where the mask is written or read. Share
+// of the memory's bandwidth: measured by
 // ./aisc bench gpu; not measured yet.
 #include <cmath>
 
@@ -45,8 +46,12 @@ struct Mask {
   std::uint64_t first;  // the index of element 0
   std::uint32_t keep_from;
   Accumulator<T> factor;
+  std::uint8_t* is_kept;  // null: the mask is not written
 
-  __device__ __forceinline__ Accumulator<T> kept(Accumulator<T> x, std::uint32_t bits) const {
+  // x as element i, or 0; notes which.
+  __device__ __forceinline__ Accumulator<T> kept(Accumulator<T> x, std::int64_t i,
+                                                 std::uint32_t bits) const {
+    if (is_kept) is_kept[i] = bits >= keep_from;
     return bits >= keep_from ? factor * x : Accumulator<T>(0);
   }
 };
@@ -70,9 +75,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int w = 0; w < 4; ++w) {
       const std::int64_t i = begin + 4 * group + w;
       if (whole)
-        x[4 * group + w] = mask.kept(x[4 * group + w], bits.word[w]);
+        x[4 * group + w] = mask.kept(x[4 * group + w], i, bits.word[w]);
       else if (i < count)
-        to[i] = narrow<T>(mask.kept(widen(from[i]), bits.word[w]));
+        to[i] = narrow<T>(mask.kept(widen(from[i]), i, bits.word[w]));
     }
   }
   if (whole) store<n>(to + begin, x);
@@ -90,13 +95,22 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (unsigned w = 1; w < 4; ++w)
     if (index % 4 == w) bits = words.word[w];
-  to[i] = narrow<T>(mask.kept(widen(from[i]), bits));
+  to[i] = narrow<T>(mask.kept(widen(from[i]), i, bits));
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dropout_backward_kernel(T* to, const T* from, const std::uint8_t* is_kept, std::int64_t count,
+                            Accumulator<T> factor) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < count) to[i] = narrow<T>(is_kept[i] ? factor * widen(from[i]) : Accumulator<T>(0));
 }
 
 }  // namespace
 
 // Element i is kept if its 32 random bits, as a whole number, are at least rate * 2^32.
-void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index) {
+void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index,
+             View mask_out) {
   const double bound = std::min(std::ceil(rate * 0x1p32), 0x1p32 - 1);
   const PhiloxStream stream{{random.key()[0], random.key()[1]},
                             {random.stream()[0], random.stream()[1]}};
@@ -104,7 +118,8 @@ void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64
     using T = decltype(type);
     constexpr int kGroups = sizeof(T) == 2 ? 2 : 1;
     const Mask<T> mask{stream, first_index, static_cast<std::uint32_t>(bound),
-                       static_cast<Accumulator<T>>(1 / (1 - rate))};
+                       static_cast<Accumulator<T>>(1 / (1 - rate)),
+                       mask_out ? elements<std::uint8_t>(mask_out) : nullptr};
     if (first_index % 4 == 0 && aligned(y.raw(), x.raw()))
       launch_kernel("dropout", stream_of(x), blocks_for(x.count(), kThreads * 4 * kGroups),
                     kThreads, 0, dropout_kernel<kGroups, T>, elements<T>(y), elements<T>(x),
@@ -112,6 +127,17 @@ void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64
     else
       launch_kernel("dropout", stream_of(x), blocks_for(x.count(), kThreads), kThreads, 0,
                     dropout_single_kernel<T>, elements<T>(y), elements<T>(x), x.count(), mask);
+  });
+}
+
+void dropout_backward(View dx, ConstView dy, ConstView mask, double rate) {
+  if (dy.count() == 0) return;
+  dispatch(dy.dtype(), [&](auto type) {
+    using T = decltype(type);
+    launch_kernel("dropout_backward", stream_of(dy), blocks_for(dy.count(), kThreads), kThreads, 0,
+                  dropout_backward_kernel<T>, elements<T>(dx), elements<T>(dy),
+                  elements<std::uint8_t>(mask), dy.count(),
+                  static_cast<Accumulator<T>>(1 / (1 - rate)));
   });
 }
 

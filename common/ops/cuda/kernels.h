@@ -24,6 +24,7 @@ decltype(ops::gelu_backward) gelu_backward;
 
 // dropout.cu
 decltype(ops::dropout) dropout;
+decltype(ops::dropout_backward) dropout_backward;
 
 // rows.cu
 decltype(ops::add_bias) add_bias;
@@ -31,6 +32,7 @@ decltype(ops::add_bias_backward) add_bias_backward;
 decltype(ops::scale_rows) scale_rows;
 decltype(ops::softmax) softmax;
 decltype(ops::softmax_backward) softmax_backward;
+decltype(ops::masked_softmax) masked_softmax;
 
 // layer_norm.cu
 decltype(ops::layer_norm) layer_norm;

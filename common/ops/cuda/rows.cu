@@ -2,8 +2,9 @@
 //
 // Bytes moved per element of `size` bytes: add_bias 2 size; add_bias_backward size, and of its
 // partial sums at most 4 / 64 of an element written and read; softmax 3 size, softmax_backward
-// 5 size, less where a row that is read a second time is still in cache. Share of the memory's
-// bandwidth: measured by ./aisc bench gpu; not measured yet.
+// 5 size, masked_softmax as softmax, less where a row that is read a second time is still in cache.
+// Share of the memory's bandwidth: measured by ./aisc bench gpu; not measured yet.
+#include "common/ops/cuda/attention.h"
 #include "common/ops/cuda/column_sums.h"
 #include "common/ops/cuda/exponentials.h"
 #include "common/ops/cuda/grid.h"
@@ -102,6 +103,30 @@ __global__ void __launch_bounds__(RowThreads<threads>::kBlock)
   }
 }
 
+// The softmax of factor * x over the keys that a row's query sees. Q queries of K keys; a sample
+// has rows_of_sample rows. y may be x, as above: what a thread has read it writes.
+template <int threads, class T>
+__global__ void __launch_bounds__(RowThreads<threads>::kBlock)
+    masked_softmax_kernel(T* y, const T* x, std::int64_t N, int Q, std::int64_t rows_of_sample,
+                          std::int64_t K, Accumulator<T> factor, SeenKeys mask) {
+  using S = Accumulator<T>;
+  const std::int64_t row = RowThreads<threads>::row();
+  const int index = RowThreads<threads>::index();
+  if (row >= N) return;
+  const std::int64_t seen = mask.seen(row / rows_of_sample, static_cast<int>(row % Q));
+  const T* scores = x + row * K;
+  Exponentials<S> all;
+  for (std::int64_t k = index; k < seen; k += threads) {
+    const S value[1] = {factor * widen(scores[k])};
+    all.add(value);
+  }
+  all.template join<threads>();
+  const S inverse = S(1) / all.sum, shift = all.shift();
+  for (std::int64_t k = index; k < K; k += threads)
+    y[row * K + k] =
+        narrow<T>(k < seen ? exp_of(factor * widen(scores[k]) - shift) * inverse : S(0));
+}
+
 // Calls f<n, threads>() for rows of C elements of T: up to 32 accesses of a warp's, a warp a row.
 template <class T, class F>
 void dispatch_row(std::int64_t C, bool pointers_aligned, const F& f) {
@@ -195,6 +220,26 @@ void softmax_backward(View dx, ConstView dy, ConstView y) {
                     softmax_backward_kernel<n, threads, T>, elements<T>(dx), elements<T>(dy),
                     elements<T>(y), N, C);
     });
+  });
+}
+
+void masked_softmax(View y, ConstView x, double factor, const ops::AttentionMask& mask) {
+  const std::int64_t N = x.shape().rows(), Q = x.shape()[2], K = x.shape()[3];
+  if (x.count() == 0) return;
+  const SeenKeys seen(mask, static_cast<int>(K));
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const auto launch = [&]<int threads>() {
+      using Rows = RowThreads<threads>;
+      launch_kernel("masked_softmax", stream_of(x), blocks_for(N, Rows::kRows), Rows::kBlock, 0,
+                    masked_softmax_kernel<threads, T>, elements<T>(y), elements<T>(x), N,
+                    static_cast<int>(Q), x.shape()[1] * Q, K, static_cast<Accumulator<T>>(factor),
+                    seen);
+    };
+    if (K <= 32 * 32)
+      launch.template operator()<32>();
+    else
+      launch.template operator()<kThreads>();
   });
 }
 
