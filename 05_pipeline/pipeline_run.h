@@ -15,6 +15,7 @@
 #include "05_pipeline/stage_links.h"
 #include "05_pipeline/weight_versions.h"
 #include "common/nn/driver.h"
+#include "common/nn/kept_bytes.h"
 #include "common/train/step_parts.h"
 
 namespace aisc {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "common/nn/layer.h"
+#include "common/nn/dropout.h"
 
 namespace aisc {
 
@@ -14,23 +14,19 @@ namespace aisc {
 // side are the mask of the whole. Dropout itself counts the columns that it is given, so that all
 // ranks would drop the same elements of their heads; behind a row-parallel layer that is right,
 // since all ranks have the same tensor there. One call of ops::dropout a token. tp must outlive it.
-class HeadDropout final : public Layer {
+class HeadDropout : public Dropout {
  public:
-  // 0 <= rate < 1; at rate 0, or outside training, the layer is the identity.
-  HeadDropout(const Rank& rank, Communicator& tp, std::string name, double rate, std::uint64_t seed)
-      : Layer(rank, std::move(name)), tp_(tp), rate_(rate), seed_(seed) {}
+  HeadDropout(const Rank& rank, Communicator& tp, std::string name, double rate, std::uint64_t seed,
+              Masks masks = Masks::Drawn)
+      : Dropout(rank, std::move(name), rate, seed, masks), tp_(tp) {}
 
-  Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;  // in place
-  Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
-
- private:
+ protected:
   // The index in the whole of this rank's first element of a token: `own` columns of it are here.
   std::uint64_t first_index(std::int64_t sample, std::int64_t token, std::int64_t own) const;
-  Tensor apply(Tensor x, const Pass& pass) const;
+  std::vector<Run> runs(const Tensor& x, const Pass& pass) const override;
 
+ private:
   Communicator& tp_;
-  double rate_;
-  std::uint64_t seed_;
 };
 
 }  // namespace aisc

@@ -1,7 +1,5 @@
 #include "05_pipeline/recomputation.h"
 
-#include <algorithm>
-
 namespace aisc {
 
 Tensor prepare_backward(Again again, bool is_kept, const std::function<void()>& remake,
@@ -14,13 +12,6 @@ Tensor prepare_backward(Again again, bool is_kept, const std::function<void()>& 
   if (again == Again::OnArrival && !is_kept) remake();
   return gradient;
   // END LAB 05.8
-}
-
-bool KeptBytes::keep(std::int64_t bytes) {
-  largest_ = std::max(largest_, bytes);
-  if (held_ + bytes > budget_) return false;
-  held_ += bytes;
-  return true;
 }
 
 }  // namespace aisc

@@ -10,7 +10,6 @@
 #include "common/nn/attention.h"
 #include "common/nn/block.h"
 #include "common/nn/cross_entropy.h"
-#include "common/nn/dropout.h"
 #include "common/nn/embedding.h"
 #include "common/nn/layer_norm.h"
 #include "common/nn/linear.h"
@@ -79,7 +78,7 @@ GptParts gpt2_parts() {
         w.parts.dropout(w.part(".dropout")));
   };
   gpt2.dropout = [](Wanted w) {
-    return make_unique<Dropout>(w.rank, w.name, w.config.dropout, w.config.seed);
+    return make_unique<Dropout>(w.rank, w.name, w.config.dropout, w.config.seed, w.parts.masks);
   };
   gpt2.positions = [](Wanted w) {
     return make_unique<Positions>(w.rank, w.config.context, w.config.width);

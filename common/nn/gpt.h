@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "common/nn/dropout.h"
 #include "common/nn/linear.h"
 #include "common/nn/model.h"
 
@@ -58,6 +59,7 @@ struct GptParts {
   std::int64_t recompute_blocks = 0;  // so many in sequence keep their input alone; 0: keep all
   int token_parts = 1;                // Model::token_parts
   int head_parts = 1;                 // a core has one of so many parts of the heads
+  Masks masks = Masks::Drawn;         // of dropout
 };
 // LayerNorm; the fused causal core between the products of queries, keys and values, head-major,
 // (3C, C), and the projection; an MLP of 4 C hidden columns; dropout behind both; and all of them

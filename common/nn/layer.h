@@ -16,6 +16,7 @@
 
 namespace aisc {
 
+class KeptBytes;      // a budget of recomputation: common/nn/kept_bytes.h
 class KeyValueCache;  // of a sequence that is being generated: common/nn/key_value_cache.h
 
 // A stack of tensors: forward pushes, backward pops. The driver owns one per micro-batch and layer,
@@ -26,7 +27,8 @@ class Saved {
   static Saved nothing();  // forgets what is pushed: for evaluation, or a forward to be recomputed
 
   void push(Tensor tensor);
-  Tensor pop();  // throws Error when empty: a backward without its forward
+  Tensor pop();                         // throws Error when empty: a backward without its forward
+  bool keeps() const { return keep_; }  // false: nothing()
   std::size_t size() const { return tensors_.size(); }
   std::span<Tensor> tensors() { return tensors_; }  // in the order in which they were pushed
   std::int64_t bytes() const;                       // of memory: a storage counts once
@@ -78,6 +80,7 @@ struct Pass {
   std::int64_t sequence = 0;          // which has so many where ranks share it
   ConstView key_lengths = {};         // (B) I32: keys from there on are padding; empty: none is
   DeferredGrads* deferred = nullptr;  // null: weight gradients are computed at once
+  KeptBytes* kept = nullptr;          // what recomputed layers may keep nevertheless; null: nothing
   KeyValueCache* cache = nullptr;     // null: all tokens of the sequence are in x
   SideInput* side = nullptr;
   ExtraLoss* extra = nullptr;

@@ -10,13 +10,6 @@
 
 namespace aisc {
 
-GptParts recompute_core(GptParts parts) {
-  parts.core = [core = std::move(parts.core)](const GptParts::Wanted& w) {
-    return std::make_unique<Recomputed>(w.rank, core(w));
-  };
-  return parts;
-}
-
 Recompute Recompute::parse(const std::string& text) {
   if (text == "none") return {};
   if (text == "block") return {.blocks = 1};
@@ -35,8 +28,15 @@ std::string Recompute::to_string() const {
   return blocks == 0 ? "none" : blocks == 1 ? "block" : "every:" + std::to_string(blocks);
 }
 
-GptParts Recompute::parts(GptParts parts) const {
-  if (core) parts = recompute_core(std::move(parts));
+GptParts Recompute::parts(GptParts parts, RecomputeCore around_core) const {
+  if (!around_core)
+    around_core = [](const Rank& rank, std::unique_ptr<Layer> inner) {
+      return std::make_unique<Recomputed>(rank, std::move(inner));
+    };
+  if (core)
+    parts.core = [of = std::move(parts.core), around_core](const GptParts::Wanted& w) {
+      return around_core(w.rank, of(w));
+    };
   parts.recompute_blocks = blocks;
   return parts;
 }

@@ -2,24 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "common/nn/gpt.h"
 
 namespace aisc {
 
-// The same parts with a core of attention that keeps its input alone.
-GptParts recompute_core(GptParts parts);
+// A core of attention that keeps its input alone, made of one that keeps more.
+using RecomputeCore =
+    std::function<std::unique_ptr<Layer>(const Rank& rank, std::unique_ptr<Layer> core)>;
 
 struct Recompute {
   std::int64_t blocks = 0;  // so many at a time, of which the input alone is kept; 0: none
   bool core = false;        // the core of attention
+  // Of what cores would keep beside their input so many bytes a rank are kept nevertheless, those
+  // of the first micro-batches, as long as their backward has not come (Pass::kept).
+  std::int64_t keep_bytes = 0;
 
   // "none", "block", "core" or "every:4", four blocks at a time. Throws Error for another text.
   static Recompute parse(const std::string& text);
   std::string to_string() const;
 
-  GptParts parts(GptParts parts = gpt2_parts()) const;  // recomputed so
+  // These parts recomputed so; around_core empty: Recomputed.
+  GptParts parts(GptParts parts = gpt2_parts(), RecomputeCore around_core = {}) const;
   // FLOPs of a token that are computed a second time: a third of model FLOPs, forward's, of what is
   // recomputed. Beside GptConfig::flops_per_token, which counts the model's own.
   double repeated_flops_per_token(const GptConfig& model, std::int64_t tokens) const;

@@ -14,6 +14,7 @@
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
+#include "common/train/recompute.h"
 #include "common/train/step_end.h"
 
 namespace aisc {
@@ -113,14 +114,8 @@ struct TokenPart {
   std::int64_t count = 0;
   ops::TokenRuns runs = {};
 };
-// How ranks share each sequence (TrainConfig::cp): who has which tokens, and a core of attention of
-// so many heads between them. Layers that look at a token alone stay as they are.
-struct ContextParts {
-  std::function<TokenPart(int rank, int ranks, std::int64_t tokens)> part = {};
-  std::function<std::unique_ptr<Layer>(const GptParts::Wanted& wanted, Communicator& cp,
-                                       std::int64_t heads)>
-      core = {};
-};
+// Which tokens a rank of those that share each sequence has (TrainConfig::cp).
+using TokenPartOf = std::function<TokenPart(int rank, int ranks, std::int64_t tokens)>;
 
 struct TrainConfig;
 
@@ -154,7 +149,14 @@ struct StepParts {
   std::function<std::unique_ptr<Mesh>(const Rank& rank, const MeshShape& shape)> mesh = {};
   // Of tensor parallelism (TrainConfig::tp): these parts of a model as a rank of `tp` has them.
   std::function<GptParts(GptParts parts, Communicator& tp)> split = {};
-  ContextParts context = {};  // of context parallelism
+  // A core of attention of so many heads, this rank's; beside cp it sees to it that ranks attend to
+  // each other's tokens. Empty: CausalCore. `mesh` as in `optimizer`.
+  std::function<std::unique_ptr<Layer>(const GptParts::Wanted& wanted, Mesh* mesh,
+                                       std::int64_t heads)>
+      core = {};
+  TokenPartOf context = {};       // of context parallelism, beside `core`
+  RecomputeCore recomputed = {};  // what Recompute::core puts around a core; empty: Recomputed
+  Masks masks = Masks::Drawn;     // of the dropout between layers
   // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there
   // is memory for all values and gradients, or the reducer binds them.
   bool divided = false, all_values = true, all_gradients = true;

@@ -55,7 +55,7 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
   };
   given(config.pp, "pp", static_cast<bool>(parts.stages), "stages are given");
   given(config.tp, "tp", static_cast<bool>(parts.split), "split of layers is given");
-  given(config.cp, "cp", static_cast<bool>(parts.context.part), "context's parts are given");
+  given(config.cp, "cp", static_cast<bool>(parts.context), "context's parts are given");
   if (!config.has_mesh()) {
     if (!parts.hooks.empty())
       fail("hooks of a mesh are given, and there is no mesh: pp, tp and cp are 1");
@@ -74,6 +74,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       parts_(completed(std::move(parts))),
       mesh_(make_mesh(rank, config_, parts_)),
       data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
+      kept_(std::make_unique<KeptBytes>(config.recompute.keep_bytes)),
       stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_) : nullptr),
       model_(make_model()),
       schedule_{.peak = config.learning_rate,
@@ -124,12 +125,14 @@ std::vector<const ParameterStore*> Trainer::stores() const {
 
 Model Trainer::make_model() const {
   GptParts parts = gpt2_parts();
-  if (config_.cp > 1)
+  parts.masks = parts_.masks;
+  if (parts_.core)
     parts.core = [this](const GptParts::Wanted& w) {
-      return parts_.context.core(w, mesh_->cp(), w.config.heads / w.parts.head_parts);
+      return parts_.core(w, mesh_.get(), w.config.heads / w.parts.head_parts);
     };
   if (parts_.split) parts = parts_.split(std::move(parts), mesh_->tp());
-  return make_gpt(rank_, config_.model, config_.recompute.parts(std::move(parts)),
+  return make_gpt(rank_, config_.model,
+                  config_.recompute.parts(std::move(parts), parts_.recomputed),
                   stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
 }
 
@@ -278,6 +281,7 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const 
   pass.micro_batch = static_cast<int>(m);
   pass.last_micro_batch = m + 1 == config_.micro_batches;
   pass.first_sample = part.begin;
+  pass.kept = kept_.get();
   return {own_tokens(reader_ ? reader_->read(data, first, part.count())
                              : data.batch(rank_.device, first, part.count())),
           pass};
@@ -285,7 +289,7 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const 
 
 TokenPart Trainer::token_part(std::int64_t tokens) const {
   if (config_.cp == 1) return {tokens};
-  return parts_.context.part(mesh_->place().cp, config_.cp, tokens);
+  return parts_.context(mesh_->place().cp, config_.cp, tokens);
 }
 
 Pass Trainer::of_own_tokens(std::int64_t tokens) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/core/range.h"
+#include "common/nn/kept_bytes.h"
 #include "common/optim/schedule.h"
 #include "common/train/step_parts.h"
 #include "common/train/train_config.h"
@@ -115,6 +116,7 @@ class Trainer : private StepEnd {
   StepParts parts_;
   std::unique_ptr<Mesh> mesh_;  // null: the ranks are data-parallel alone
   Rank data_;                   // among those that hold the same part of the model
+  std::unique_ptr<KeptBytes> kept_;
   std::unique_ptr<Stages> stages_;
   Model model_;
   std::vector<Synced> synced_;  // Sync::Data first
