@@ -14,22 +14,17 @@ std::unique_ptr<Layer> summed_over_tokens(std::unique_ptr<Layer> layer);
 
 // Dropout of a rank's rows (B, T/t, C): element (b, t, c) is kept or not as on one rank. While
 // generating (Pass::cache), when ranks have all tokens, and outside training it is the identity.
-class TokenShareDropout final : public Layer {
+class TokenShareDropout final : public Dropout {
  public:
-  // 0 <= rate < 1. tp must outlive it.
+  // tp must outlive it.
   TokenShareDropout(const Rank& rank, Communicator& tp, std::string name, double rate,
-                    std::uint64_t seed)
-      : Layer(rank, std::move(name)), tp_(tp), rate_(rate), seed_(seed) {}
-
-  Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;  // in place
-  Tensor backward(Tensor dy, Saved& saved, const Pass& pass) override;
+                    std::uint64_t seed, Masks masks = Masks::Drawn)
+      : Dropout(rank, std::move(name), rate, seed, masks), tp_(tp) {}
 
  private:
-  Tensor apply(Tensor x, const Pass& pass) const;
+  std::vector<Run> runs(const Tensor& x, const Pass& pass) const override;
 
   Communicator& tp_;
-  double rate_;
-  std::uint64_t seed_;
 };
 
 // Positions of a rank's rows.

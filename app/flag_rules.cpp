@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/flag_table.h"
 #include "common/core/error.h"
@@ -93,9 +94,6 @@ void require_pipeline(Options& o, const IsHere& here) {
             "each step sums the gradients of the ranks that have the same stage");
   pp.refuse(o.onebit_adam(), "--optimizer onebit-adam",
             "its errors are of ranks with a whole model");
-  require_in("--keep-mb", p.keep_mb, 0);
-  if (p.again == "none" && here("keep-mb") && p.keep_mb > 0)
-    fail("--keep-mb: only beside --recompute-stages");
   if (!here("chunks"))  // a run that goes on may have another schedule
     p.chunks = p.schedule == "interleaved" ? std::max(2, p.chunks) : 1;
   pp.refuse(o.sharding.zero > 0 && (p.schedule == "pipedream" || p.schedule == "2bw"), "--zero",
@@ -133,11 +131,23 @@ void require_tensor(const Options& o) {
                     o.train.recompute.to_string()));
 }
 
+// Stages that run again have the budget for themselves.
+void require_budget(Options& o, const IsHere& here) {
+  require_in("--keep-mb", o.keep_mb, 0);
+  const bool stages = o.train.pp > 1 && o.pipeline.again != "none";
+  if (!stages && !o.train.recompute.core && here("keep-mb") && o.keep_mb > 0)
+    fail("--keep-mb: only beside --recompute core or --recompute-stages");
+  if (!stages && o.train.recompute.core)
+    o.train.recompute.keep_bytes = std::llround(o.keep_mb * (1 << 20));
+}
+
 void require_context(const Options& o) {
   const Beside cp{fmt::format("--cp {}", o.train.cp)};
   cp.refuse(o.data_parallel.average_every > 0, "--average-every",
             "each step sums the gradients of the ranks that share a sequence");
   cp.refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of whole sequences");
+  cp.refuse(o.attention == "stored", "--attention stored",
+            "scores of all of a sequence are on one rank");
   cp.refuse(o.order != "tp,dp,pp", "--order", "it says nothing of ranks that share a sequence");
 }
 
@@ -178,6 +188,7 @@ void require_parallel(Options& o, const IsHere& here) {
   if (o.adafactor()) require_adafactor(o);
   if (o.plan && (o.onebit_adam() || o.data_parallel.average_every > 0))
     fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");
+  require_budget(o, here);
   if (o.train.pp > 1) require_pipeline(o, here);
   if (o.train.tp > 1) require_tensor(o);
   if (o.train.cp > 1) require_context(o);

@@ -173,6 +173,13 @@ void add_training(Rows& rows, Options& o) {
             .standard = "none",
             .read = [&t](const std::string& text) { t.recompute = Recompute::parse(text); },
             .write = [&t] { return t.recompute.to_string(); }});
+  rows.real("keep-mb", o.keep_mb,
+            "with --recompute core or --recompute-stages: MiB a rank that micro-batches may keep "
+            "nevertheless");
+  rows.text("attention", o.attention,
+            "scores are forgotten, block by block, or stored with the probabilities, of which "
+            "--dropout drops some, and all masks: what papers count",
+            {"fused", "stored"});
 }
 
 void add_ranks(Rows& rows, Options& o) {
@@ -271,9 +278,6 @@ void add_pipeline(Rows& rows, Options& o) {
                       "stages run forward again where they have not kept what backward needs: "
                       "when the gradient has arrived, or early, while they would wait for it",
                       {"none", "arrival", "early"}));
-  of_stages(rows.real("keep-mb", p.keep_mb,
-                      "with --recompute-stages: MiB a rank that micro-batches may keep "
-                      "nevertheless"));
 }
 
 void add_tensor(Rows& rows, Options& o) {

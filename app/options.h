@@ -56,8 +56,9 @@ struct Options {
     std::string schedule = "1f1b";  // 05_pipeline/pipelined.h
     int chunks = 1;                 // stages of each rank
     std::string again = "none";     // "arrival", "early": stages run forward again
-    double keep_mb = 0;             // MiB that micro-batches keep nevertheless
   } pipeline;
+  double keep_mb = 0;               // MiB that micro-batches keep where they are recomputed
+  std::string attention = "fused";  // "stored": 07_sequence_parallel/stored_attention.h
   // The directions of the mesh, from that whose ranks are neighbours: 11_gpt_3d/placement.h.
   std::string order = "tp,dp,pp";
   // By which plans collectives run: 09_collectives/named.h; "backend", "auto": step_of.h.

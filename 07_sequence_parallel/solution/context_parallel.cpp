@@ -6,15 +6,15 @@
 namespace aisc {
 
 StepParts context_parallel(ContextForm form, StepParts parts) {
-  parts.context = {
-      .part = [form](int rank, int ranks,
-                     std::int64_t tokens) { return token_part(form, rank, ranks, tokens); },
-      .core = [form](const GptParts::Wanted& w, Communicator& cp,
-                     std::int64_t heads) -> std::unique_ptr<Layer> {
-        if (form == ContextForm::Ulysses)
-          return std::make_unique<Ulysses>(w.rank, cp, w.name, heads);
-        return std::make_unique<RingAttention>(w.rank, cp, w.name, heads, form);
-      }};
+  parts.context = [form](int rank, int ranks, std::int64_t tokens) {
+    return token_part(form, rank, ranks, tokens);
+  };
+  parts.core = [form](const GptParts::Wanted& w, Mesh* mesh,
+                      std::int64_t heads) -> std::unique_ptr<Layer> {
+    Communicator& cp = mesh->cp();
+    if (form == ContextForm::Ulysses) return std::make_unique<Ulysses>(w.rank, cp, w.name, heads);
+    return std::make_unique<RingAttention>(w.rank, cp, w.name, heads, form);
+  };
   return parts;
 }
 

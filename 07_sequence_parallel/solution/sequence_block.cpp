@@ -14,7 +14,8 @@ GptParts sequence_parallel_parts(Communicator& tp, GptParts parts) {
   parts = tensor_parallel_parts(tp, std::move(parts));
   parts.norm = [norm = parts.norm](Wanted w) { return summed_over_tokens(norm(w)); };
   parts.dropout = [&tp](Wanted w) {
-    return make_unique<TokenShareDropout>(w.rank, tp, w.name, w.config.dropout, w.config.seed);
+    return make_unique<TokenShareDropout>(w.rank, tp, w.name, w.config.dropout, w.config.seed,
+                                          w.parts.masks);
   };
   parts.positions = [&tp](Wanted w) {
     return make_unique<TokenSharePositions>(w.rank, tp, w.config.context, w.config.width);

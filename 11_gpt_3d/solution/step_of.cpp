@@ -17,7 +17,9 @@
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
 #include "07_sequence_parallel/context_parallel.h"
+#include "07_sequence_parallel/selective.h"
 #include "07_sequence_parallel/sequence_block.h"
+#include "07_sequence_parallel/stored_attention.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/named.h"
 #include "11_gpt_3d/mesh_norm.h"
@@ -44,7 +46,7 @@ PipelineChoice pipeline_of(const Options& options) {
           .again = p.again == "none"    ? Again::Never
                    : p.again == "early" ? Again::Early
                                         : Again::OnArrival,
-          .keep_bytes = std::llround(p.keep_mb * (1 << 20)),
+          .keep_bytes = std::llround(options.keep_mb * (1 << 20)),
           .machine = options.machine.empty() ? "limitless" : options.machine};
 }
 
@@ -91,6 +93,8 @@ StepParts step_of(const Options& options) {
                   static_cast<int>(options.train.micro_batches));
     parts = pipelined(choice, std::move(parts));
   }
+  if (options.attention == "stored") parts = stored_attention(std::move(parts));
+  if (options.train.recompute.core) parts = selective_recomputation(std::move(parts));
   if (options.train.cp > 1)
     parts = context_parallel(parse_context_form(options.cp_form), std::move(parts));
   if (options.train.tp > 1)

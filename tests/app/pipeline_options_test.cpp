@@ -21,7 +21,7 @@ TEST(PipelineOptions, SayWhichFlagsDoNotGoTogether) {
       {{{"--schedule", "gpipe"}, "--schedule: only beside --pp"},
        {{"--chunks=2"}, "--chunks: only beside --pp"},
        {{"--recompute-stages", "early"}, "--recompute-stages: only beside --pp"},
-       {{"--keep-mb", "4"}, "--keep-mb: only beside --pp"},
+       {{"--keep-mb", "4"}, "--keep-mb: only beside --recompute core or --recompute-stages"},
        {{"--ranks", "3", "--pp", "2"}, "3 ranks are no multiple of pp 2: each stage has as many"},
        {{"--ranks", "2", "--pp", "2", "--accumulate", "layered"},
         "--pp 2 and --accumulate layered: the schedule says when micro-batches pass the layers"},
@@ -33,7 +33,7 @@ TEST(PipelineOptions, SayWhichFlagsDoNotGoTogether) {
        {{"--ranks", "2", "--pp", "2", "--keep-mb", "-1"},
         "--keep-mb is -1, expected from 0 to 1000000"},
        {{"--ranks", "2", "--pp", "2", "--keep-mb", "4"},
-        "--keep-mb: only beside --recompute-stages"},
+        "--keep-mb: only beside --recompute core or --recompute-stages"},
        {{"--ranks", "2", "--pp", "2", "--schedule", "pipedream", "--clip", "0.5"},
         "--schedule pipedream and --clip 0.5: a stage that updates while others compute cannot "
         "clip "
