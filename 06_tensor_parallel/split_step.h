@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "common/model/machine.h"
@@ -17,12 +18,15 @@ struct SplitStep {
   std::int64_t samples = 1;  // of config.context tokens, in one micro-batch
   BlockRange blocks = {};    // a part of the model; all of it has embedding, head and loss, too
   Recompute recompute = {};
+  // The model's parts as a rank of `tp` has them; empty: tensor_parallel_parts().
+  std::function<GptParts(Communicator& tp)> parts = {};
 };
 
 // Of one rank; all do the same.
 struct StepFigures {
   double forward_seconds = 0, backward_seconds = 0, update_seconds = 0;
   double waiting_seconds = 0;  // of these two what the trace has as communication: for sums
+  double product_flops = 0;    // that forward and backward were charged for
   std::int64_t parameters = 0;
   std::int64_t kept_bytes = 0;              // of activations between forward and backward
   std::vector<std::int64_t> layer_bytes{};  // of these what each layer keeps

@@ -15,20 +15,28 @@ namespace {
 std::int64_t bytes_of_type(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
 StepFigures run_on(const Rank& rank, const GptConfig& config, const SplitStep& step) {
-  const GptParts parts = step.recompute.parts(tensor_parallel_parts(rank.world));
+  const GptParts parts =
+      step.recompute.parts(step.parts ? step.parts(rank.world) : tensor_parallel_parts(rank.world));
   const Model model = make_gpt(rank, config, parts, step.blocks);
-  ParameterStore store(rank.device, make_units(model),
-                       {.value_dtype = config.dtype, .grad_dtype = config.dtype});
-  AdamW adam(slices_of(store.parameters()), {});
+  // Those of which tensor ranks have copies are in a store of their own.
+  const ParameterStore::Options types{.value_dtype = config.dtype, .grad_dtype = config.dtype};
+  ParameterStore own(rank.device, make_units(model, Sync::Data), types);
+  ParameterStore copied(rank.device, make_units(model, Sync::DataAndTensor), types);
+  std::vector<OptimizerSlice> slices = slices_of(own.parameters());
+  for (OptimizerSlice& slice : slices_of(copied.parameters())) slices.push_back(std::move(slice));
+  AdamW adam(std::move(slices), {});
   const auto tokens = [&] {
     return Tensor({step.samples, config.context}, DType::I32, rank.device);
   };
   const auto boundary = [&] {
-    return Tensor({step.samples, config.context, config.width}, config.dtype, rank.device);
+    return Tensor({step.samples, config.context / parts.token_parts, config.width}, config.dtype,
+                  rank.device);
   };
-  StepFigures figures{.parameters = store.parameter_count()};
+  StepFigures figures{.parameters = own.parameter_count() + copied.parameter_count()};
   const std::int64_t before = rank.device.ledger()[Purpose::Activations].live_bytes;
   std::vector<Saved> saved(model.layers.size() + 1);  // the loss's is the last
+  double products = 0;
+  rank.device.listen([&](const OpCost& cost) { products += cost.product ? cost.flops : 0; });
   double begin = rank.clock.now();
   const auto lap = [&] { return rank.clock.now() - std::exchange(begin, rank.clock.now()); };
 
@@ -44,6 +52,8 @@ StepFigures run_on(const Rank& rank, const GptConfig& config, const SplitStep& s
   x = model.loss ? model.loss->backward(saved.back(), 1) : boundary();
   backward_layers(model, std::move(x), saved, {});
   figures.backward_seconds = lap();
+  rank.device.listen(nullptr);
+  figures.product_flops = products;
   figures.waiting_seconds = rank.trace.seconds_by_part()["communication"];
   adam.step({.learning_rate = 1e-4});
   figures.update_seconds = lap();

@@ -1,4 +1,4 @@
-// Yours to write; from 07_sequence_parallel/solution/stored_attention.cpp (stub dc5a1485e062).
+// Yours to write; from 07_sequence_parallel/solution/stored_attention.cpp (stub c62c2ed45a98).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "07_sequence_parallel/stored_attention.h"
 
@@ -91,16 +91,31 @@ Tensor StoredAttention::backward(Tensor dout, Saved& saved, const Pass& pass) {
   return by_tokens(dparts, H);
 }
 
+namespace {
+
+std::unique_ptr<Layer> make_core(const GptParts::Wanted& w, Communicator* tp, std::int64_t heads) {
+  const std::string name = w.name + ".probabilities";
+  const double rate = w.config.dropout;
+  const std::uint64_t seed = w.config.seed;
+  auto dropout = tp ? std::make_unique<HeadDropout>(w.rank, *tp, name, rate, seed, Masks::Stored)
+                    : std::make_unique<Dropout>(w.rank, name, rate, seed, Masks::Stored);
+  return std::make_unique<StoredAttention>(w.rank, w.name, heads, std::move(dropout));
+}
+
+}  // namespace
+
+GptParts stored_attention_parts(Communicator* tp, GptParts parts) {
+  parts.masks = Masks::Stored;
+  parts.core = [tp](const GptParts::Wanted& w) {
+    return make_core(w, tp, w.config.heads / w.parts.head_parts);
+  };
+  return parts;
+}
+
 StepParts stored_attention(StepParts parts) {
   parts.masks = Masks::Stored;
   parts.core = [](const GptParts::Wanted& w, Mesh* mesh, std::int64_t heads) {
-    const std::string name = w.name + ".probabilities";
-    const double rate = w.config.dropout;
-    const std::uint64_t seed = w.config.seed;
-    auto dropout =
-        mesh ? std::make_unique<HeadDropout>(w.rank, mesh->tp(), name, rate, seed, Masks::Stored)
-             : std::make_unique<Dropout>(w.rank, name, rate, seed, Masks::Stored);
-    return std::make_unique<StoredAttention>(w.rank, w.name, heads, std::move(dropout));
+    return make_core(w, mesh ? &mesh->tp() : nullptr, heads);
   };
   return parts;
 }
