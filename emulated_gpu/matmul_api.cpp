@@ -18,7 +18,7 @@ bool Product::has_aux() const { return (how.epilogue & 128) != 0; }
 
 namespace {
 
-std::size_t bytes_of(std::int32_t type) {
+std::size_t bytes_of_type(std::int32_t type) {
   return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
@@ -30,7 +30,7 @@ std::size_t extent_bytes(const cublasLtMatrixLayoutOpaque_t& layout) {
                                 ? rows - 1 + (columns - 1) * layout.ld
                                 : (rows - 1) * layout.ld + columns - 1;
   return static_cast<std::size_t>(last + 1 + (layout.batch_count - 1) * layout.batch_stride) *
-         bytes_of(layout.type);
+         bytes_of_type(layout.type);
 }
 
 std::string type_error(const Product& p) {
@@ -125,13 +125,13 @@ std::string memory_error(const Product& p) {
   if (!is_reachable(p.b, extent_bytes(p.b_layout))) return "B";
   if (p.beta != 0 && !is_reachable(p.c, extent_bytes(p.c_layout))) return "C";
   if (!is_reachable(p.d, extent_bytes(p.d_layout))) return "D";
-  if (p.has_bias() && !is_reachable(p.how.bias, p.d_layout.rows * bytes_of(p.how.bias_type)))
+  if (p.has_bias() && !is_reachable(p.how.bias, p.d_layout.rows * bytes_of_type(p.how.bias_type)))
     return "bias";
   const auto aux =
       static_cast<std::size_t>(static_cast<std::int64_t>(p.d_layout.rows) +
                                (static_cast<std::int64_t>(p.d_layout.cols) - 1) * p.how.aux_ld +
                                (p.d_layout.batch_count - 1) * p.how.aux_batch_stride);
-  if (p.has_aux() && !is_reachable(p.how.aux, aux * bytes_of(p.d_layout.type))) return "aux";
+  if (p.has_aux() && !is_reachable(p.how.aux, aux * bytes_of_type(p.d_layout.type))) return "aux";
   return "";
 }
 
