@@ -22,7 +22,9 @@
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
 #include "07_sequence_parallel/context_parallel.h"
+#include "07_sequence_parallel/selective.h"
 #include "07_sequence_parallel/sequence_block.h"
+#include "07_sequence_parallel/stored_attention.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/drawn.h"
 #include "tests/support/run_layout.h"
@@ -38,6 +40,7 @@ struct LayoutCase {
   bool owners = false;       // of whole units, in stage 3
   bool activations = false;  // what blocks keep is cut over tp
   bool sequence = false;     // tokens are shared over tp between layers
+  bool stored = false;       // scores and masks; recomputed is the core, within a budget
   int cp = 1;                // in zigzags
   int micro = 3;             // micro-batches; interleaving takes as many as a multiple of its ranks
   int layers = 0;            // 0: as many as stages need, and 3 at least
@@ -47,10 +50,11 @@ struct LayoutCase {
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp,
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp,
                             c.zero, c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
-                            c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
-                            c.sequence ? " sp" : "", c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
+                            c.stored ? " stored" : "", c.recompute ? " recomputed" : "",
+                            c.activations ? " in parts" : "", c.sequence ? " sp" : "",
+                            c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
                             c.virtual_time ? " in virtual time" : "",
                             c.clipped ? "" : " not clipped",
                             c.micro == 3 ? "" : fmt::format(" micro-batches {}", c.micro),
@@ -68,7 +72,8 @@ inline std::vector<LayoutCase> all_layouts() {
     c.recompute = all.size() % 3 == 1;
     c.virtual_time = all.size() % 4 == 2;
     c.clipped = all.size() % 7 != 5;
-    c.activations = c.recompute && c.tp > 1 && all.size() % 2 == 1;
+    c.stored = all.size() % 5 == 4;
+    c.activations = c.recompute && !c.stored && c.tp > 1 && all.size() % 2 == 1;
     c.sequence = c.tp > 1 && !c.activations && all.size() % 2 == 0;
     c.owners = c.zero == 3 && c.pp == 1 && all.size() % 5 < 3;
     all.push_back(c);
@@ -108,7 +113,8 @@ inline TrainConfig config_of(const LayoutCase& c) {
   config.pp = c.pp;
   config.tp = c.tp;
   config.cp = c.cp;
-  if (c.recompute) config.recompute = Recompute::parse("block");
+  if (c.recompute) config.recompute = Recompute::parse(c.stored ? "core" : "block");
+  if (c.stored) config.recompute.keep_bytes = 50'000;  // about one core's
   config.steps = 10;
   config.warmup_steps = 2;
   config.learning_rate = 3e-3;
@@ -124,6 +130,7 @@ inline StepParts parts_of(const LayoutCase& c) {
     parts = sharded({.stage = c.zero});
   else if (c.dp > 1)
     parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
+  if (c.stored) parts = selective_recomputation(stored_attention(std::move(parts)));
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
   if (c.cp > 1) parts = context_parallel(ContextForm::Zigzag, std::move(parts));
@@ -132,16 +139,18 @@ inline StepParts parts_of(const LayoutCase& c) {
 }
 
 // What one rank leaves with such a configuration, made once.
-inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps) {
-  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, int>,
-                  std::vector<RunRecord>>
+inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps, bool stored = false) {
+  static std::map<
+      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, int, bool>,
+      std::vector<RunRecord>>
       runs;
   config.pp = config.tp = config.cp = 1;
   config.recompute = {};
   const GptConfig& model = config.model;
-  auto& run =
-      runs[{model.layers, model.context, config.batch, config.micro_batches, config.clip, steps}];
-  if (run.empty()) run = run_layout({.ranks = 1}, config, steps);
+  auto& run = runs[{model.layers, model.context, config.batch, config.micro_batches, config.clip,
+                    steps, stored}];
+  if (run.empty())
+    run = run_layout({.ranks = 1}, config, steps, stored ? stored_attention() : StepParts{});
   return run;
 }
 

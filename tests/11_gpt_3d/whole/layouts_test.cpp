@@ -47,6 +47,9 @@ const LayoutCase kFixed[] = {
     {.dp = 3, .tp = 2, .zero = 3, .sequence = true, .micro = 2},
     {.pp = 2, .tp = 2, .schedule = "interleaved", .chunks = 2, .sequence = true},
     {.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .sequence = true, .micro = 2},
+    {.dp = 2, .zero = 3, .recompute = true, .stored = true, .micro = 2},
+    {.pp = 2, .tp = 2, .schedule = "1f1b", .recompute = true, .sequence = true, .stored = true},
+    {.pp = 2, .schedule = "zb-h1", .recompute = true, .stored = true},
     {.dp = 2, .zero = 2, .cp = 2, .micro = 2},
     {.dp = 2, .zero = 3, .cp = 3, .micro = 2},
     {.pp = 2, .schedule = "zb-v", .chunks = 2, .cp = 2},
@@ -60,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Fixed, Layouts, ::testing::ValuesIn(kFixed));
 TEST_P(Layouts, LeaveWhatOneRankLeaves) {
   const LayoutCase& c = GetParam();
   const TrainConfig config = config_of(c);
-  const std::vector<RunRecord>& one = serial_of(config, kSteps);
+  const std::vector<RunRecord>& one = serial_of(config, kSteps, c.stored);
   EXPECT_THAT(one.back().norms, ::testing::AllOf(::testing::SizeIs(kSteps),
                                                  ::testing::Each(::testing::Gt(config.clip))));
   EXPECT_TRUE(same_steps(one, run_layout({.ranks = c.ranks(), .virtual_time = c.virtual_time},
@@ -89,7 +92,7 @@ TEST(LayoutsOfRanks, EvaluateTheWholeModelOnce) {
     if (c.tp * c.cp == 1) continue;
     TrainConfig alone = config_of(c);
     alone.pp = alone.tp = alone.cp = 1;
-    const double expected = evaluated(alone, 1, {});
+    const double expected = evaluated(alone, 1, c.stored ? stored_attention() : StepParts{});
     EXPECT_NEAR(evaluated(config_of(c), c.ranks(), parts_of(c)), expected, 1e-12 * expected) << c;
   }
 }
