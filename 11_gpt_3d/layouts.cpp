@@ -26,6 +26,9 @@ struct Form {
   int pp = 1, tp = 1, zero = 0;
   std::string schedule = "1f1b";
   int chunks = 1;
+  bool sp = false;      // tensor ranks share the tokens between layers
+  bool stored = false;  // scores
+  bool again = false;   // cores run forward again
 };
 
 const std::vector<Form> kForms{
@@ -38,6 +41,9 @@ const std::vector<Form> kForms{
     {.name = "stages, interleaved", .pp = 8, .schedule = "interleaved", .chunks = 3},
     {.name = "stages, ZB-H1", .pp = 8, .schedule = "zb-h1"},
     {.name = "parts of layers", .tp = 8},
+    {.name = "the same, sp", .tp = 8, .sp = true},
+    {.name = "the same, scores stored", .tp = 8, .sp = true, .stored = true},
+    {.name = "the same, cores again", .tp = 8, .sp = true, .stored = true, .again = true},
     {.name = "data 4, parts 2", .tp = 2},
     {.name = "data 2, parts 4", .tp = 4},
     {.name = "data 4, stages 2", .pp = 2},
@@ -63,6 +69,9 @@ Options options_of(const Form& form, int ranks) {
   o.train.clip = 1;
   o.train.pp = form.pp;
   o.train.tp = form.tp;
+  o.sp = form.sp;
+  if (form.stored) o.attention = "stored";
+  if (form.again) o.train.recompute = Recompute::parse("core");
   o.sharding.zero = form.zero;
   o.pipeline.schedule = form.schedule;
   o.pipeline.chunks = form.chunks;

@@ -37,6 +37,8 @@ struct Search {
                   .dtype = DType::BF16};
   int tp = 0, pp = 0;  // 0: all
   int micro_batch = 0;
+  std::string recompute = "block", attention = "fused";
+  bool sp = false;  // tensor ranks share the tokens between layers
   // Of a pipeline in full swing each turn of pp micro-batches takes as long as the one before: a
   // step of many is two of few and the difference between them. 0: all are run.
   int turns = 2;
@@ -71,7 +73,7 @@ std::vector<Candidate> candidates_of(const Search& search, const Machine& machin
   return all;
 }
 
-// As Megatron-LM ran in 2021: every block is recomputed, gradients are summed behind backward.
+// As Megatron-LM ran in 2021: gradients are summed behind backward.
 Options options_of(const Search& search, const Candidate& c, std::int64_t micro_batches) {
   Options o;
   o.ranks = search.ranks;
@@ -79,7 +81,9 @@ Options options_of(const Search& search, const Candidate& c, std::int64_t micro_
   o.train.gradient_dtype = search.model.dtype;
   o.train.batch = micro_batches * c.dp * c.samples;
   o.train.micro_batches = micro_batches;
-  o.train.recompute = Recompute::parse("block");
+  o.train.recompute = Recompute::parse(search.recompute);
+  o.attention = search.attention;
+  o.sp = search.sp && c.tp > 1;
   o.train.clip = 1;
   o.train.pp = c.pp;
   o.train.tp = c.tp;
@@ -90,13 +94,13 @@ Options options_of(const Search& search, const Candidate& c, std::int64_t micro_
   return o;
 }
 
-// 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)): Narayanan et al., arXiv 2104.04473, equation 3.
-double published_flops(const Search& search) {
-  const GptConfig& m = search.model;
-  const auto s = static_cast<double>(m.context), h = static_cast<double>(m.width);
-  const auto l = static_cast<double>(m.layers), v = static_cast<double>(m.vocabulary);
-  return 96.0 * static_cast<double>(search.batch) * s * l * h * h *
-         (1 + s / (6 * h) + v / (16 * l * h));
+// What is recomputed counted: with all blocks 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)) (Narayanan et
+// al., arXiv 2104.04473, equation 3).
+double step_flops(const Search& search) {
+  const std::int64_t s = search.model.context;
+  return static_cast<double>(search.batch * s) *
+         (search.model.flops_per_token(s) +
+          Recompute::parse(search.recompute).repeated_flops_per_token(search.model, s));
 }
 
 struct Step {
@@ -141,7 +145,7 @@ Json measured(const Search& search, const Machine& machine, const Candidate& c) 
           {"bytes", step.bytes},
           {"seconds", step.seconds},
           {"exposed", step.exposed},
-          {"flops", published_flops(search) / step.seconds / search.ranks}};
+          {"flops", step_flops(search) / step.seconds / search.ranks}};
 }
 
 void print(const Json& row, std::size_t place) {
@@ -200,6 +204,10 @@ int main(int argc, char** argv) {
         line.number("--pp", search.pp, 0, 4096, "only these ranks a pipeline; 0: all that divide");
         line.number("--micro-batch", search.micro_batch, 0, 8,
                     "only these samples; 0: 1, 2, 4 and 8");
+        line.text("--recompute", search.recompute, "none, block, core or every:k");
+        line.text("--attention", search.attention, "stored: scores and masks are kept",
+                  {"fused", "stored"});
+        line.given("--sp", search.sp, "the ranks of a layer share the tokens between layers");
         line.number("--turns", search.turns, 0, 4096, "of the pipeline that are run; 0: all");
       },
       [&] { return aisc::run(search); });
