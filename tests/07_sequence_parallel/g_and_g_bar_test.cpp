@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/06_tensor_parallel/split_layers.h"
+#include "tests/06_tensor_parallel/by_hand_machine.h"
 
 namespace aisc {
 namespace {
@@ -50,6 +50,20 @@ TEST(GAndGBar, GatherOrSumByRows) {
         EXPECT_EQ(to_doubles(y), expected) << t << " ranks, gathers " << c.gathers;
         EXPECT_EQ(to_doubles(x), to_doubles(rows_of(rank, B, T, tp.rank()))) << "x was changed";
       });
+}
+
+// So that what can be computed meanwhile hides it.
+TEST(GAndGBar, HasBegunAndIsNotOver) {
+  const Machine machine = split::by_hand_machine(0x1p-10);
+  for (const SequenceConjugateCase& c : kSequenceConjugates)
+    launch(on_machine(machine, 2), [&](const Rank& rank) {
+      const Tensor x = rows_of(rank, 2, 4, 0);
+      const double begin = rank.clock.now();
+      Passing passing = begin_through(c.which, c.direction, rank.world, x);
+      EXPECT_EQ(rank.clock.now(), begin) << "it waits, and gathers " << c.gathers;
+      wait_for(rank, std::move(passing), "test");
+      EXPECT_GT(rank.clock.now(), begin);
+    });
 }
 
 // One all-gather or one reduce-scatter of the whole: half of what the all-reduce of f or g sends.

@@ -64,6 +64,23 @@ double forward_seconds(ContextForm form, double seconds_per_byte, std::int64_t T
   return seconds;
 }
 
+// Of runs in the order of the ranks rank r sees the keys of r + 1; it passes on those of all.
+TEST(RingAttention, ComputesNothingWhereNothingIsSeen) {
+  launch({.ranks = 4, .bind = false}, [](const Rank& rank) {
+    const int r = rank.world.rank();
+    const TokenPart part = token_part(ContextForm::Ring, r, 4, 12);
+    const RingAttention layer(rank, rank.world, "core", 2, ContextForm::Ring);
+    int calls = 0;
+    rank.device.listen(
+        [&](const OpCost& cost) { calls += cost.operation == std::string("attention"); });
+    Saved nothing = Saved::nothing();
+    layer.forward(Tensor::zeros({1, part.count, 2 * 3 * 4}, DType::F64, rank.device), nothing,
+                  {.tokens = part.runs, .sequence = 12});
+    rank.device.listen(nullptr);
+    EXPECT_EQ(calls, r + 1) << "rank " << r << ", attention to the keys of one rank each";
+  });
+}
+
 // Where a turn computes longer than a block travels, links cost nothing.
 TEST(RingAttention, HidesWhatTravelsBehindWhatIsComputed) {
   const double nothing = forward_seconds(ContextForm::Zigzag, 0x1p-40);
