@@ -3,7 +3,7 @@
 // 2310.01889).
 #pragma once
 
-#include "07_sequence_parallel/token_parts.h"
+#include "07_sequence_parallel/key_ring.h"
 #include "common/nn/attention.h"
 
 namespace aisc {
@@ -23,28 +23,19 @@ class RingAttention final : public Layer {
  public:
   RingAttention(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads,
                 ContextForm form)
-      : Layer(rank, name), cp_(cp), heads_(heads), form_(form), whole_(rank, name, heads) {}
+      : Layer(rank, name), ring_(rank, cp, name, form), heads_(heads), whole_(rank, name, heads) {}
 
   Tensor forward(Tensor qkv, Saved& saved, const Pass& pass) const override;
   Tensor backward(Tensor dout, Saved& saved, const Pass& pass) override;
 
  private:
-  // The rank whose keys and values are here in a turn.
-  int origin(int turn) const;
+  // Of this rank's queries and the keys of a turn.
   ops::AttentionMask mask_of(int turn, const Pass& pass) const;
   // False: no query of this rank sees a key of that turn.
   bool sees(const ops::AttentionMask& mask, std::int64_t queries, std::int64_t keys) const;
-  // x goes to the next rank; what comes has as many tokens (dimension -2) as those of a turn.
-  struct Coming {
-    Tensor x;
-    Work arrival;
-  };
-  Coming pass_on(const Tensor& x, int turn, const Pass& pass) const;
-  void wait_for(Work& work) const;
 
-  Communicator& cp_;
+  KeyRing ring_;
   std::int64_t heads_;
-  ContextForm form_;
   CausalCore whole_;
 };
 
