@@ -147,6 +147,7 @@ std::int32_t agreed(const Rank& rank, const TextRanks& ranks, std::int32_t mine,
   if (!ranks.mesh) return mine;
   ranks.mesh->pp().broadcast(word, stage).wait();  // comm: 4 bytes
   ranks.mesh->tp().broadcast(word, 0).wait();      // comm: 4 bytes
+  ranks.mesh->cp().broadcast(word, 0).wait();      // comm: 4 bytes
   return mine;
 }
 
