@@ -43,7 +43,7 @@ class StoredAttention final : public Layer {
 GptParts stored_attention_parts(Communicator* tp, GptParts parts = gpt2_parts());
 
 // For a Trainer: cores that store their scores, dropout that stores its masks, a byte an element.
-// Not beside config.cp.
+// Beside config.cp: context_parallel(ContextForm::Rsa) around it.
 StepParts stored_attention(StepParts parts = {});
 
 }  // namespace aisc

@@ -8,8 +8,9 @@
 namespace aisc {
 
 // Ring: a run of tokens each, in the order of the ranks. Zigzag: of 2 N runs rank i has number i
-// and number 2N - 1 - i, so that causal attention costs all ranks the same. Ulysses: as Ring.
-enum class ContextForm { Ring, Zigzag, Ulysses };
+// and number 2N - 1 - i, so that causal attention costs all ranks the same. Ulysses and Rsa: as
+// Ring.
+enum class ContextForm { Ring, Zigzag, Ulysses, Rsa };
 ContextForm parse_context_form(const std::string& name);  // throws Error, naming the forms
 
 // Of T tokens over N ranks; they need not divide, runs then differ by one token. Throws Error where

@@ -146,8 +146,14 @@ void require_context(const Options& o) {
   cp.refuse(o.data_parallel.average_every > 0, "--average-every",
             "each step sums the gradients of the ranks that share a sequence");
   cp.refuse(o.onebit_adam(), "--optimizer onebit-adam", "its errors are of whole sequences");
-  cp.refuse(o.attention == "stored", "--attention stored",
-            "scores of all of a sequence are on one rank");
+  const bool rsa = o.cp_form == "rsa", stored = o.attention == "stored";
+  cp.refuse(stored && !rsa, "--attention stored",
+            "of all forms one stores its scores: expected --cp-form rsa");
+  Beside{"--cp-form rsa"}.refuse(rsa && !stored, "--attention " + o.attention,
+                                 "it stores its scores: expected --attention stored");
+  if (rsa && o.train.model.context % o.train.cp != 0)
+    fail(fmt::format("--cp-form rsa: --context {} over {} ranks: expected a multiple",
+                     o.train.model.context, o.train.cp));
   cp.refuse(o.order != "tp,dp,pp", "--order", "it says nothing of ranks that share a sequence");
 }
 

@@ -298,8 +298,9 @@ void add_tensor(Rows& rows, Options& o) {
       .is(kLayout);
   rows.text("cp-form", o.cp_form,
             "how attention passes over the ranks of --cp: keys and values go round, with early and "
-            "late tokens on each rank (zigzag) or not; or tokens for heads and back",
-            {"ring", "zigzag", "ulysses"})
+            "late tokens on each rank (zigzag) or not; or tokens for heads and back; or keys, "
+            "then values, beside --attention stored (rsa)",
+            {"ring", "zigzag", "ulysses", "rsa"})
       .is(kLayout)
       .only_beside("--cp", [&o] { return o.train.cp > 1; });
   rows.later("ep", "ranks that share experts", "08");

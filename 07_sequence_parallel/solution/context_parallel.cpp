@@ -1,6 +1,8 @@
 #include "07_sequence_parallel/context_parallel.h"
 
+#include "06_tensor_parallel/linear_products.h"
 #include "07_sequence_parallel/ring_attention.h"
+#include "07_sequence_parallel/ring_self_attention.h"
 #include "07_sequence_parallel/ulysses.h"
 
 namespace aisc {
@@ -13,6 +15,12 @@ StepParts context_parallel(ContextForm form, StepParts parts) {
                       std::int64_t heads) -> std::unique_ptr<Layer> {
     Communicator& cp = mesh->cp();
     if (form == ContextForm::Ulysses) return std::make_unique<Ulysses>(w.rank, cp, w.name, heads);
+    if (form == ContextForm::Rsa) {
+      even_share(cp, w.name, "tokens", w.config.context);
+      auto dropout = std::make_unique<QueryDropout>(w.rank, mesh->tp(), w.name + ".probabilities",
+                                                    w.config.dropout, w.config.seed, heads);
+      return std::make_unique<RingSelfAttention>(w.rank, cp, w.name, heads, std::move(dropout));
+    }
     return std::make_unique<RingAttention>(w.rank, cp, w.name, heads, form);
   };
   return parts;

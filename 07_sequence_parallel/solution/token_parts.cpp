@@ -11,7 +11,8 @@ ContextForm parse_context_form(const std::string& name) {
   if (name == "ring") return ContextForm::Ring;
   if (name == "zigzag") return ContextForm::Zigzag;
   if (name == "ulysses") return ContextForm::Ulysses;
-  fail(fmt::format("context parallelism: form '{}': expected ring, zigzag or ulysses", name));
+  if (name == "rsa") return ContextForm::Rsa;
+  fail(fmt::format("context parallelism: form '{}': expected ring, zigzag, ulysses or rsa", name));
 }
 
 TokenPart token_part(ContextForm form, int rank, int ranks, std::int64_t tokens) {

@@ -1,4 +1,4 @@
-// A core of attention on ranks that share each sequence, beside CausalCore on one rank.
+// A core of attention on ranks that share each sequence, beside another one on one rank.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,9 +25,18 @@ struct CoreCase {
   int ranks;
   std::int64_t B, T, H, D;
   double scale = 1;  // of queries, keys and values
+  DType dtype = DType::F64;
+  std::vector<std::int32_t> lengths = {};  // of the samples; empty: T
+
+  CoreCase on_one_rank() const {
+    CoreCase one = *this;
+    one.ranks = 1;
+    return one;
+  }
 };
 inline std::ostream& operator<<(std::ostream& out, const CoreCase& c) {
-  return out << c.ranks << " ranks, " << c.B << " x " << c.T << " x " << c.H << " x " << c.D;
+  return out << c.ranks << " ranks, " << c.B << " x " << c.T << " x " << c.H << " x " << c.D << " "
+             << name_of(c.dtype);
 }
 
 using MakeCore = std::function<std::unique_ptr<Layer>(const Rank&, Communicator& cp)>;
@@ -56,46 +65,61 @@ inline void put_part(std::vector<double>& whole, std::int64_t T, const Tensor& o
 
 struct CoreResult {
   std::vector<double> out, dqkv;
-  std::int64_t sent_forward = 0, sent = 0;  // bytes, of rank 0
+  // Of rank 0: bytes that it sends, the exchanges of that, and bytes that it keeps for backward.
+  std::int64_t sent_forward = 0, sent = 0, exchanges_forward = 0, exchanges = 0, kept = 0;
 };
 
-// Forward and backward of all samples, F64; what comes from other ranks comes late.
+// Forward and backward of all samples of step 3, the first of which is number 2; what comes from
+// other ranks comes late.
 inline CoreResult run_core(const CoreCase& c, const MakeCore& make) {
   CoreResult result;
   std::mutex mutex;
   launch(late(c.ranks), [&](const Rank& rank) {
     const auto random = [&](const Shape& shape, const char* name) {
-      return random_tensor(shape, DType::F64, rank.device, name, c.scale);
+      return random_tensor(shape, c.dtype, rank.device, name, c.scale);
     };
     rank.world.use_plans(default_plans());
     const TokenPart part = token_part(c.form, rank.world.rank(), c.ranks, c.T);
     const Tensor dout = part_of(random({c.B, c.T, c.H * c.D}, "dout"), part);
     const std::unique_ptr<Layer> layer = make(rank, rank.world);
-    const Pass pass{.tokens = part.runs, .sequence = c.T};
-    const std::int64_t before = rank.world.stats().sent().wire_bytes;
+    const Tensor lengths = ids_tensor(c.lengths, rank.device);
+    const Pass pass{.step = 3,
+                    .first_sample = 2,
+                    .tokens = part.runs,
+                    .sequence = c.T,
+                    .key_lengths = c.lengths.empty() ? ConstView() : ConstView(lengths.view())};
+    const CommStats before = rank.world.stats();
     Saved saved;
     const Tensor out =
         layer->forward(part_of(random({c.B, c.T, c.H * 3 * c.D}, "qkv"), part), saved, pass);
-    const std::int64_t between = rank.world.stats().sent().wire_bytes;
+    const CommStats between = rank.world.stats();
+    const std::int64_t kept = saved.bytes();
     const Tensor dqkv = layer->backward(dout.clone(), saved, pass);
     EXPECT_EQ(saved.size(), 0u);
     const std::lock_guard lock(mutex);
     put_part(result.out, c.T, out, part);
     put_part(result.dqkv, c.T, dqkv, part);
     if (rank.world.rank() == 0) {
-      result.sent_forward = between - before;
-      result.sent = rank.world.stats().sent().wire_bytes - before;
+      const auto sent = [&](const CommStats& end) {
+        return end.sent().wire_bytes - before.sent().wire_bytes;
+      };
+      const auto exchanges = [&](const CommStats& end) {
+        return end[CommOp::Exchange].calls - before[CommOp::Exchange].calls;
+      };
+      result.sent_forward = sent(between);
+      result.sent = sent(rank.world.stats());
+      result.exchanges_forward = exchanges(between);
+      result.exchanges = exchanges(rank.world.stats());
+      result.kept = kept;
     }
   });
   return result;
 }
 
-inline void expect_causal_core(const CoreCase& c, const MakeCore& make) {
-  const CoreResult one =
-      run_core({c.form, 1, c.B, c.T, c.H, c.D, c.scale}, [&](const Rank& rank, Communicator&) {
-        return std::make_unique<CausalCore>(rank, "core", c.H);
-      });
-  const CoreResult found = run_core(c, make);
+// The core of `make` on c.ranks is that of `make_one` on one rank.
+inline void expect_same_core(const CoreCase& c, const MakeCore& make_one, const MakeCore& make,
+                             double tolerance = 1e-12) {
+  const CoreResult one = run_core(c.on_one_rank(), make_one), found = run_core(c, make);
   const auto expect_same = [&](const std::vector<double>& a, const std::vector<double>& b,
                                const char* what) {
     ASSERT_EQ(a.size(), b.size());
@@ -105,10 +129,19 @@ inline void expect_causal_core(const CoreCase& c, const MakeCore& make) {
       worst = std::max(worst, std::abs(a[i] - b[i]));
       largest = std::max(largest, std::abs(b[i]));
     }
-    EXPECT_LT(worst, 1e-12 * (1 + largest) * c.scale * c.scale) << what << ": " << c;
+    EXPECT_LT(worst, tolerance * (1 + largest) * c.scale * c.scale) << what << ": " << c;
   };
   expect_same(found.out, one.out, "output");
   expect_same(found.dqkv, one.dqkv, "gradient");
+}
+
+inline void expect_causal_core(const CoreCase& c, const MakeCore& make) {
+  expect_same_core(
+      c,
+      [&](const Rank& rank, Communicator&) {
+        return std::make_unique<CausalCore>(rank, "core", c.H);
+      },
+      make);
 }
 
 }  // namespace aisc::context

@@ -78,7 +78,8 @@ TEST(Merge, OfPartsOfTheKeysIsAttentionToAll) {
 }
 
 TEST(TokenParts, CoverTheSequenceOnce) {
-  for (const ContextForm form : {ContextForm::Ring, ContextForm::Zigzag, ContextForm::Ulysses})
+  for (const ContextForm form :
+       {ContextForm::Ring, ContextForm::Zigzag, ContextForm::Ulysses, ContextForm::Rsa})
     for (const int ranks : {1, 2, 3, 5})
       for (const std::int64_t tokens : {5, 12, 13, 30}) {
         std::vector<int> seen(static_cast<std::size_t>(tokens));
@@ -113,7 +114,7 @@ TEST(TokenPartsGiven, SayWhatDoesNotFit) {
   EXPECT_TRUE(error_says([] { token_part(ContextForm::Zigzag, 0, 4, 3); },
                          {"3 tokens over 4 ranks: expected one or more for each"}));
   EXPECT_TRUE(
-      error_says([] { parse_context_form("rings"); }, {"'rings'", "ring, zigzag or ulysses"}));
+      error_says([] { parse_context_form("rings"); }, {"'rings'", "ring, zigzag, ulysses or rsa"}));
 }
 
 }  // namespace

@@ -39,6 +39,17 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
        {{"--ranks", "2", "--cp", "2", "--context", "1"},
         "context is 1, expected a token or more for each of cp 2 ranks"},
        {{"--cp-form", "ring"}, "--cp-form: only beside --cp"},
+       {{"--ranks", "2", "--cp", "2", "--cp-form", "rsa"},
+        "--cp-form rsa and --attention fused: it stores its scores: expected --attention stored"},
+       {{"--ranks", "2", "--cp", "2", "--attention", "stored"},
+        "--cp 2 and --attention stored: of all forms one stores its scores: expected --cp-form "
+        "rsa"},
+       {{"--ranks", "2", "--cp", "2", "--attention", "stored", "--cp-form", "ulysses"},
+        "--cp 2 and --attention stored: of all forms one stores its scores: expected --cp-form "
+        "rsa"},
+       {{"--ranks", "2", "--cp", "2", "--attention", "stored", "--cp-form", "rsa", "--context",
+         "33"},
+        "--cp-form rsa: --context 33 over 2 ranks: expected a multiple"},
        {{"--ranks", "2", "--cp", "2", "--average-every", "4"},
         "--cp 2 and --average-every: each step sums the gradients of the ranks that share a "
         "sequence"},
@@ -60,6 +71,21 @@ TEST(TensorOptions, HaveAnOrderOfTheirDirections) {
   const Options other = accepted({"--order", "dp,pp,tp", "--cp", "1", "--ep", "1"});
   EXPECT_EQ(other.order, "dp,pp,tp");
   EXPECT_EQ(accepted({}, other.to_json()).order, "dp,pp,tp");
+}
+
+// Scores that ranks share are those of one rank, which may go on with the run, and the other way
+// round.
+TEST(TensorOptions, LetARunThatStoresItsScoresChangeItsRanks) {
+  const Options shared = accepted(
+      {"--ranks", "2", "--cp", "2", "--cp-form", "rsa", "--attention", "stored", "--context", "8"});
+  EXPECT_EQ(shared.cp_form, "rsa");
+  EXPECT_EQ(accepted({}, shared.to_json()).to_json(), shared.to_json());
+  const Options alone = accepted({"--ranks", "1"}, shared.to_json());
+  EXPECT_EQ(alone.train.cp, 1);
+  EXPECT_EQ(alone.attention, "stored");
+  const Options again =
+      accepted({"--ranks", "2", "--cp", "2", "--cp-form", "rsa"}, alone.to_json());
+  EXPECT_EQ(again.to_json(), shared.to_json());
 }
 
 TEST(TensorOptions, AreKeptByARunAndMayChange) {

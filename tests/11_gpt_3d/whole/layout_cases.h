@@ -41,7 +41,7 @@ struct LayoutCase {
   bool activations = false;  // what blocks keep is cut over tp
   bool sequence = false;     // tokens are shared over tp between layers
   bool stored = false;       // scores and masks; recomputed is the core, within a budget
-  int cp = 1;                // in zigzags
+  int cp = 1;                // in zigzags; where scores are stored, by two rings
   int micro = 3;             // micro-batches; interleaving takes as many as a multiple of its ranks
   int layers = 0;            // 0: as many as stages need, and 3 at least
 
@@ -106,7 +106,7 @@ inline TrainConfig config_of(const LayoutCase& c) {
   config.model.layers = c.layers > 0 ? c.layers : std::max(3, c.pp * c.chunks);
   config.model.heads = 24;
   config.model.width = 48;
-  if (c.sequence) config.model.context = 24;  // which all ranks divide
+  if (c.sequence || (c.stored && c.cp > 1)) config.model.context = 24;  // which all ranks divide
   config.gradient_dtype = DType::F64;
   config.micro_batches = c.micro_batches();
   config.batch = config.micro_batches * (c.dp + (c.dp > 1 ? 1 : 2));
@@ -133,13 +133,20 @@ inline StepParts parts_of(const LayoutCase& c) {
   if (c.stored) parts = selective_recomputation(stored_attention(std::move(parts)));
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
-  if (c.cp > 1) parts = context_parallel(ContextForm::Zigzag, std::move(parts));
+  if (c.cp > 1)
+    parts = context_parallel(c.stored ? ContextForm::Rsa : ContextForm::Zigzag, std::move(parts));
   if (c.sequence) return sequence_parallel(std::move(parts));
   return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
 }
 
+// What is the same on one rank.
+inline StepParts parts_of_one(const LayoutCase& c) {
+  return c.stored ? stored_attention() : StepParts();
+}
+
 // What one rank leaves with such a configuration, made once.
-inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps, bool stored = false) {
+inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps,
+                                               const StepParts& parts = {}) {
   static std::map<
       std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, int, bool>,
       std::vector<RunRecord>>
@@ -148,9 +155,8 @@ inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps, bo
   config.recompute = {};
   const GptConfig& model = config.model;
   auto& run = runs[{model.layers, model.context, config.batch, config.micro_batches, config.clip,
-                    steps, stored}];
-  if (run.empty())
-    run = run_layout({.ranks = 1}, config, steps, stored ? stored_attention() : StepParts{});
+                    steps, static_cast<bool>(parts.core)}];
+  if (run.empty()) run = run_layout({.ranks = 1}, config, steps, parts);
   return run;
 }
 

@@ -54,7 +54,16 @@ const LayoutCase kFixed[] = {
     {.dp = 2, .zero = 3, .cp = 3, .micro = 2},
     {.pp = 2, .schedule = "zb-v", .chunks = 2, .cp = 2},
     {.pp = 2, .tp = 2, .schedule = "1f1b", .recompute = true, .sequence = true, .cp = 2},
-    {.dp = 2, .tp = 2, .zero = 1, .sequence = true, .cp = 2, .micro = 2}};
+    {.dp = 2, .tp = 2, .zero = 1, .sequence = true, .cp = 2, .micro = 2},
+    {.dp = 2, .zero = 3, .stored = true, .cp = 2, .micro = 2},
+    {.pp = 2, .schedule = "zb-v", .chunks = 2, .stored = true, .cp = 2},
+    {.pp = 2,
+     .tp = 2,
+     .schedule = "1f1b",
+     .recompute = true,
+     .sequence = true,
+     .stored = true,
+     .cp = 2}};
 
 class Layouts : public ::testing::TestWithParam<LayoutCase> {};
 INSTANTIATE_TEST_SUITE_P(OfRanks, Layouts, ::testing::ValuesIn(drawn_layouts()));
@@ -63,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Fixed, Layouts, ::testing::ValuesIn(kFixed));
 TEST_P(Layouts, LeaveWhatOneRankLeaves) {
   const LayoutCase& c = GetParam();
   const TrainConfig config = config_of(c);
-  const std::vector<RunRecord>& one = serial_of(config, kSteps, c.stored);
+  const std::vector<RunRecord>& one = serial_of(config, kSteps, parts_of_one(c));
   EXPECT_THAT(one.back().norms, ::testing::AllOf(::testing::SizeIs(kSteps),
                                                  ::testing::Each(::testing::Gt(config.clip))));
   EXPECT_TRUE(same_steps(one, run_layout({.ranks = c.ranks(), .virtual_time = c.virtual_time},
@@ -92,7 +101,7 @@ TEST(LayoutsOfRanks, EvaluateTheWholeModelOnce) {
     if (c.tp * c.cp == 1) continue;
     TrainConfig alone = config_of(c);
     alone.pp = alone.tp = alone.cp = 1;
-    const double expected = evaluated(alone, 1, c.stored ? stored_attention() : StepParts{});
+    const double expected = evaluated(alone, 1, parts_of_one(c));
     EXPECT_NEAR(evaluated(config_of(c), c.ranks(), parts_of(c)), expected, 1e-12 * expected) << c;
   }
 }

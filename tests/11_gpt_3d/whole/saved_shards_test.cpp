@@ -12,6 +12,7 @@
 #include "app/saved_state.h"
 #include "app/saved_weights.h"
 #include "tests/app/dealt_weights.h"
+#include "tests/support/compare.h"
 #include "tests/support/temporary_folder.h"
 
 namespace aisc {
@@ -40,15 +41,25 @@ Options shared(Options options, int tp) {
   return options;
 }
 
+// The same with ranks that share each sequence.
+Options by_tokens_of(Options options, int cp, const std::string& form) {
+  options.train.cp = cp;
+  options.cp_form = form;
+  options.attention = form == "rsa" ? "stored" : "fused";
+  return options;
+}
+
 std::string text_of(const Options& o) {
-  return fmt::format("{} ranks, stage {}, persist {}, stages {}, to a layer {}", o.ranks,
-                     o.sharding.zero, o.sharding.persist, o.train.pp, o.train.tp);
+  return fmt::format("{} ranks, stage {}, persist {}, stages {}, to a layer {}, to a sequence {}",
+                     o.ranks, o.sharding.zero, o.sharding.persist, o.train.pp, o.train.tp,
+                     o.train.cp);
 }
 
 // What each rank's trainer is, as train_gpt makes it.
 void on_ranks_of(const Options& options, TrainConfig config, const Body& body) {
   config.pp = options.train.pp;
   config.tp = options.train.tp;
+  config.cp = options.train.cp;
   config.micro_batches = options.train.micro_batches;
   on_ranks(
       options.ranks, config, [&] { return step_of(options); }, body);
@@ -71,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SavedShards,
 TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
   const auto& [dtype, optimizer] = GetParam();
   TrainConfig config = config_of(dtype);
-  config.model.layers = 4;  // 6 stages at most: the embedding alone, and the head
+  config.model.layers = 4;    // 6 stages at most: the embedding alone, and the head
+  config.model.context = 12;  // which ranks that store its scores divide
   const TemporaryFolder folder;
   on_ranks_of(run_of(4, {.zero = 3}, optimizer), config, [&](const Rank& rank, Trainer& trainer) {
     take_steps(trainer, 2);
@@ -96,6 +108,8 @@ TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
                              staged(run_of(6, {}, optimizer), 6),
                              staged(run_of(3, {}, optimizer), 3, "interleaved", 2),
                              run_of(4, {.zero = 1}, optimizer),
+                             by_tokens_of(run_of(2, {}, optimizer), 2, "zigzag"),
+                             by_tokens_of(run_of(4, {.zero = 3}, optimizer), 2, "rsa"),
                              run_of(1, {.zero = 3}, optimizer)};
   for (const Options& layout : layouts) {
     if (layout.train.pp * layout.train.tp > 1 && layout.adafactor()) continue;  // flags refuse it
@@ -240,6 +254,35 @@ TEST(SavedUpdates, GoOnWhereAStepHasOthers) {
   go_on("1f1b", 4, 2, 12, 14);
   go_on("pipedream", 2, 1, 14, 16);
   go_on("pipedream", 4, 1, 16, 20);
+}
+
+// Scores of ranks that share each sequence, then of one rank, and the other way round: as of one
+// rank from the start.
+TEST(SavedByRanksOfSequences, GoOnOnOneRankAndBack) {
+  TrainConfig config = config_of(DType::F64);
+  config.model.context = 12;
+  config.model.dropout = 0.1;
+  Options alone = run_of(1, {}, "adamw");
+  alone.attention = "stored";
+  std::vector<double> expected;
+  on_ranks_of(alone, config, [&](const Rank&, Trainer& trainer) {
+    take_steps(trainer, 4);
+    expected = to_doubles(trainer.parameters().values());
+  });
+  const Options shared = by_tokens_of(run_of(4, {}, "adamw"), 2, "rsa");
+  for (const auto& [first, then] : {std::pair{shared, alone}, {alone, shared}}) {
+    const TemporaryFolder folder;
+    on_ranks_of(first, config, [&](const Rank& rank, Trainer& trainer) {
+      take_steps(trainer, 2);
+      save(rank, folder.path(), trainer);
+    });
+    on_ranks_of(then, config, [&, ranks = then.ranks](const Rank& rank, Trainer& trainer) {
+      restore_run(rank, read_checkpoint(folder.path("step_000002")), trainer);
+      take_steps(trainer, 2);
+      EXPECT_TRUE(all_close(trainer.parameters().values(), expected, {1e-12}))
+          << ranks << " ranks at last";
+    });
+  }
 }
 
 // -- another precision ---------------------------------------------------------------------------

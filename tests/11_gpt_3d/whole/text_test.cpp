@@ -93,7 +93,7 @@ TEST_P(TextOfRanks, IsTheOneRanks) {
       EXPECT_EQ(found[r].at(i), expected[i]) << "text " << i << " of rank " << r;
     EXPECT_EQ(found[r].back(), expected.back()) << "rank " << r;
   }
-  EXPECT_EQ(wrote, c.pp * c.tp * (c.zero == 3 ? c.dp : 1)) << "the others are not asked";
+  EXPECT_EQ(wrote, c.pp * c.tp * c.cp * (c.zero == 3 ? c.dp : 1)) << "the others are not asked";
 }
 
 // And the saved model is read in parts.
@@ -142,6 +142,8 @@ INSTANTIATE_TEST_SUITE_P(
                       LayoutCase{.pp = 2, .tp = 2, .schedule = "1f1b"},
                       LayoutCase{.pp = 2, .tp = 3, .schedule = "zb-v", .chunks = 2},
                       LayoutCase{.dp = 2, .zero = 3}, LayoutCase{.dp = 2, .tp = 2},
+                      LayoutCase{.dp = 2, .cp = 2}, LayoutCase{.stored = true, .cp = 3},
+                      LayoutCase{.dp = 2, .tp = 2, .zero = 3, .stored = true, .cp = 2},
                       LayoutCase{.dp = 2, .pp = 2, .tp = 2, .schedule = "1f1b"},
                       LayoutCase{.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "zb-h1"},
                       LayoutCase{.dp = 2, .pp = 2, .tp = 2, .zero = 3, .schedule = "1f1b"},
