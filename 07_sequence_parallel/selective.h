@@ -10,7 +10,9 @@ namespace aisc {
 // forward again in backward, with Pass::recompute. Where Pass::kept has room for what the core
 // keeps, all of that is kept in place of the input, and nothing is made again: the first
 // micro-batches of a pipeline, as many as fit, and later ones as soon as those are done. Dropout
-// draws by position, so that all gradients have the same bits, kept or not.
+// draws by position, so that all gradients have the same bits, kept or not. A core that
+// communicates does so again in its second forward: its ranks must find the same room, with inputs
+// of equal sizes.
 class SelectiveCore final : public Layer {
  public:
   SelectiveCore(const Rank& rank, std::unique_ptr<Layer> core)

@@ -154,6 +154,14 @@ void require_context(const Options& o) {
   if (rsa && o.train.model.context % o.train.cp != 0)
     fail(fmt::format("--cp-form rsa: --context {} over {} ranks: expected a multiple",
                      o.train.model.context, o.train.cp));
+  // What a core makes again it sends again: all ranks of a sequence have to decide alike.
+  const int parts = o.cp_form == "zigzag" ? 2 * o.train.cp : o.train.cp;
+  if (o.train.recompute.keep_bytes > 0 && o.train.model.context % parts != 0)
+    fail(
+        fmt::format("--cp {} --cp-form {} and --keep-mb: --context {} in {} parts: expected a "
+                    "multiple, so that "
+                    "ranks keep the same",
+                    o.train.cp, o.cp_form, o.train.model.context, parts));
   cp.refuse(o.order != "tp,dp,pp", "--order", "it says nothing of ranks that share a sequence");
 }
 

@@ -50,6 +50,9 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
        {{"--ranks", "2", "--cp", "2", "--attention", "stored", "--cp-form", "rsa", "--context",
          "33"},
         "--cp-form rsa: --context 33 over 2 ranks: expected a multiple"},
+       {{"--ranks", "2", "--cp", "2", "--recompute", "core", "--keep-mb", "1", "--context", "34"},
+        "--cp 2 --cp-form zigzag and --keep-mb: --context 34 in 4 parts: expected a multiple, so "
+        "that ranks keep the same"},
        {{"--ranks", "2", "--cp", "2", "--average-every", "4"},
         "--cp 2 and --average-every: each step sums the gradients of the ranks that share a "
         "sequence"},
