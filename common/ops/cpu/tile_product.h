@@ -3,8 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 namespace aisc::cpu {
 
@@ -57,48 +58,65 @@ struct TileVector {
 
 // R rows times V vectors of columns, all sums in registers: per step of k, V loads and R broadcasts
 // feed R * V multiply-adds. What is in c already is added at the end, when it has had time to come.
+// GCC 12 keeps the sums in registers only if the loops over them are unrolled early: hence the
+// pragmas.
 template <class T, int R, int V>
-inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
-                        std::int64_t b_stride, std::int64_t depth, TileSums into) {
+[[gnu::always_inline]] inline void tile_kernel(T* c, std::int64_t c_stride, TileLeft<T> a,
+                                               const T* b, std::int64_t b_stride,
+                                               std::int64_t depth, TileSums into) {
   using Vector = typename TileVector<T>::type;
-  constexpr std::int64_t kLanes = kTileLanes<T>;
-  Vector sums[R][V] = {};
-  for (std::int64_t k = 0; k < depth; ++k) {
+  const auto write = [](T* row) { return reinterpret_cast<Vector*>(row); };
+  Vector sums[R][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) sums[r][v] = Vector{};
+  for (std::int64_t k = 0; k < depth; ++k, a.data += a.k_stride, b += b_stride) {
     Vector columns[V];
-    for (int v = 0; v < V; ++v)
-      columns[v] = *reinterpret_cast<const Vector*>(b + k * b_stride + v * kLanes);
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) columns[v] = reinterpret_cast<const Vector*>(b)[v];
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const T factor = a.data[r * a.row_stride + k * a.k_stride];
+      const T factor = a.data[r * a.row_stride];
+#pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sums[r][v] += factor * columns[v];
     }
   }
-  const auto at = [&](int r, int v) -> Vector& {
-    return *reinterpret_cast<Vector*>(c + r * c_stride + v * kLanes);
-  };
   if (into == TileSums::New) {
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) at(r, v) = sums[r][v];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r, c += c_stride)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) write(c)[v] = sums[r][v];
   } else {
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v) at(r, v) += sums[r][v];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r, c += c_stride)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) write(c)[v] += sums[r][v];
   }
 }
 
-// All columns of R rows.
+// All columns of R rows. The strides are passed one by one: a struct of three words goes through
+// memory, and to be read it would have to wait until the sums of the strip before are written.
 template <class T, int R>
-[[gnu::noinline]] void tile_strip(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
-                                  std::int64_t b_stride, std::int64_t columns, std::int64_t depth,
-                                  TileSums into) {
+[[gnu::noinline]] void tile_strip(T* c, std::int64_t c_stride, const T* a, std::int64_t row_stride,
+                                  std::int64_t k_stride, const T* b, std::int64_t b_stride,
+                                  std::int64_t columns, std::int64_t depth, TileSums into) {
   constexpr std::int64_t kWidth = kTileLanes<T>;
+  const TileLeft<T> left{a, row_stride, k_stride};
   std::int64_t j = 0;
   if constexpr (kTileShape.vectors >= 4)
     for (; j + 4 * kWidth <= columns; j += 4 * kWidth)
-      tile_kernel<T, R, 4>(c + j, c_stride, a, b + j, b_stride, depth, into);
+      tile_kernel<T, R, 4>(c + j, c_stride, left, b + j, b_stride, depth, into);
   for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
-    tile_kernel<T, R, 2>(c + j, c_stride, a, b + j, b_stride, depth, into);
+    tile_kernel<T, R, 2>(c + j, c_stride, left, b + j, b_stride, depth, into);
   for (; j < columns; j += kWidth)
-    tile_kernel<T, R, 1>(c + j, c_stride, a, b + j, b_stride, depth, into);
+    tile_kernel<T, R, 1>(c + j, c_stride, left, b + j, b_stride, depth, into);
 }
+
+// By the number of rows, less one.
+template <class T>
+inline constexpr std::array kTileStrips{tile_strip<T, 1>, tile_strip<T, 2>, tile_strip<T, 3>,
+                                        tile_strip<T, 4>, tile_strip<T, 5>, tile_strip<T, 6>};
 
 }  // namespace detail
 
@@ -108,27 +126,13 @@ inline constexpr std::int64_t kTileRows = kTileShape.rows;
 // c (rows, columns) = [c +] a (rows, depth) b (depth, columns) for at most kTileRows rows, every
 // sum over k in ascending order. `columns` is a multiple of kTileLanes<T>.
 template <class T>
-inline void strip_product(T* c, std::int64_t c_stride, TileLeft<T> a, const T* b,
-                          std::int64_t b_stride, std::int64_t rows, std::int64_t columns,
-                          std::int64_t depth, TileSums into) {
-  const auto strip = [&]<int R>(std::integral_constant<int, R>) {
-    detail::tile_strip<T, R>(c, c_stride, a, b, b_stride, columns, depth, into);
-  };
-  static_assert(kTileRows == 6);
-  switch (rows) {
-    case 1:
-      return strip(std::integral_constant<int, 1>());
-    case 2:
-      return strip(std::integral_constant<int, 2>());
-    case 3:
-      return strip(std::integral_constant<int, 3>());
-    case 4:
-      return strip(std::integral_constant<int, 4>());
-    case 5:
-      return strip(std::integral_constant<int, 5>());
-    default:
-      return strip(std::integral_constant<int, 6>());
-  }
+[[gnu::always_inline]] inline void strip_product(T* c, std::int64_t c_stride, TileLeft<T> a,
+                                                 const T* b, std::int64_t b_stride,
+                                                 std::int64_t rows, std::int64_t columns,
+                                                 std::int64_t depth, TileSums into) {
+  static_assert(detail::kTileStrips<T>.size() == kTileRows);
+  detail::kTileStrips<T>[static_cast<std::size_t>(rows - 1)](
+      c, c_stride, a.data, a.row_stride, a.k_stride, b, b_stride, columns, depth, into);
 }
 
 // The same for any number of rows, added to what is in c.
