@@ -1,8 +1,9 @@
 // Attention, block by block: kBlock queries meet kBlock keys, and a block of scores is used and
-// forgotten. With the online softmax (Milakov and Gimelshein, 2018) a row keeps its maximum m, the
+// forgotten. With the online softmax (Milakov and Gimelshein, 2018) a row keeps a maximum m, the
 // sum of 2^(score - m), and the output so far; when a later block raises m, what was summed before
 // is scaled by 2^(old m - new m). Scores are multiples of log2(e), so that exponentials are powers
-// of two.
+// of two. As these stay far below the largest number, m is raised by more than kSlack or not at
+// all, which is rare after a row's first block.
 //
 // One thread takes one head. It packs keys (transposed) and values as queries come to see them, in
 // full precision and padded to whole vectors: memory grows linearly with their number. Rows of
@@ -18,39 +19,59 @@
 namespace aisc::cpu {
 namespace {
 
+constexpr int kSlack = 8;
+
 // A block of queries on its way past the keys.
 template <class S>
 struct ForwardBlock : QueryBlock {
   using QueryBlock::QueryBlock;
-  alignas(64) S scores[kBlock * kBlock];       // then their exponentials
-  alignas(64) S sums[kBlock * kTileLanes<S>];  // of a row's exponentials, lane by lane
+  alignas(64) S scores[2][kTileRows * kBlock];  // of two strips, then their exponentials
+  alignas(64) S sums[kBlock * kTileLanes<S>];   // of a row's exponentials, lane by lane
   S maximum[kBlock];
 };
 
-// A row of scores becomes 2^(score - m), `depth` numbers of which those of unseen keys are 0, and
-// `out` is scaled to the new maximum.
+// Lane by lane the largest of a row's scores.
 template <class S>
-void online_softmax(ForwardBlock<S>& block, std::int64_t row, std::int64_t seen, std::int64_t depth,
-                    S* out, std::int64_t Dp) {
+[[gnu::always_inline]] inline Lanes<S> largest_lanes(S* scores, std::int64_t width) {
+  Lanes<S> top = all_lanes(-std::numeric_limits<S>::infinity());
+  for (std::int64_t j = 0; j < width; j += kTileLanes<S>) top = larger<S>(lanes(scores + j), top);
+  return top;
+}
+
+// Raises m of row r where its largest score `top` is too far above. This depends on no other row.
+template <class S>
+void raise_maximum(ForwardBlock<S>& block, std::int64_t r, S top, S* out, std::int64_t Dp,
+                   TileSums into) {
+  const S before = block.maximum[r];
+  if (top - before <= kSlack) return;
+  block.maximum[r] = top;
+  if (into == TileSums::New) return;  // there is nothing yet to be scaled
+  const Lanes<S> shrink = exp2_of(all_lanes(before - top));
+  lanes(block.sums + r * kTileLanes<S>) *= shrink;
+  for (std::int64_t d = 0; d < Dp; d += kTileLanes<S>) lanes(out + r * Dp + d) *= shrink;
+}
+
+// The scores of a strip become 2^(score - m), and are summed.
+template <class S>
+void online_softmax(ForwardBlock<S>& block, S* scores, const Strip& strip, S* out, std::int64_t Dp,
+                    TileSums into) {
   constexpr std::int64_t kLanes = kTileLanes<S>;
-  S* scores = block.scores + row * kBlock;
-  const std::int64_t width = tile_padded<S>(seen);
-  for (std::int64_t j = seen; j < width; ++j) scores[j] = -std::numeric_limits<S>::infinity();
-  for (std::int64_t j = width; j < depth; ++j) scores[j] = 0;
-  if (seen == 0) return;
-  Lanes<S> top = lanes(scores), sum{};
-  for (std::int64_t j = kLanes; j < width; j += kLanes) top = larger<S>(lanes(scores + j), top);
-  const S before = block.maximum[row], maximum = std::max(before, largest_of<S>(top));
-  for (std::int64_t j = 0; j < width; j += kLanes)
-    sum += lanes(scores + j) = exp2_of(lanes(scores + j) - maximum);
-  auto& sums = lanes(block.sums + row * kLanes);
-  if (maximum != before) {
-    const Lanes<S> shrink = exp2_of(Lanes<S>{} + (before - maximum));  // 0 in the first block
-    sums *= shrink;
-    for (std::int64_t d = 0; d < Dp; d += kLanes) lanes(out + row * Dp + d) *= shrink;
-    block.maximum[row] = maximum;
+  const std::int64_t width = tile_padded<S>(strip.seen);
+  Lanes<S> above = all_lanes(-std::numeric_limits<S>::infinity());
+  for (std::int64_t i = 0; i < strip.rows; ++i)
+    above = larger<S>(largest_lanes(scores + i * kBlock, width) - block.maximum[strip.first + i],
+                      above);
+  if (largest_of<S>(above) > kSlack)
+    for (std::int64_t i = 0; i < strip.rows; ++i)
+      raise_maximum(block, strip.first + i,
+                    largest_of<S>(largest_lanes(scores + i * kBlock, width)), out, Dp, into);
+  for (std::int64_t i = 0; i < strip.rows; ++i) {
+    Lanes<S> sum{};
+    for (std::int64_t j = i * kBlock; j < i * kBlock + width; j += kLanes)
+      sum += lanes(scores + j) = exp2_of(lanes(scores + j) - block.maximum[strip.first + i]);
+    auto& sums = lanes(block.sums + (strip.first + i) * kLanes);
+    sums = into == TileSums::New ? sum : sums + sum;
   }
-  sums += sum;
 }
 
 template <class T>
@@ -85,31 +106,44 @@ void forward(View out, View log_sum_exp, const QueriesKeysValues<const T>& in,
         pack(values + packed * Dp, values_in, packed, count, z.D, S(1));
       }
       pack(queries, queries_in, i0, block.rows, z.D, scale);
-      fetch<For::Writing>(to, i0, i0 + block.rows, z.D);
-      fetch<For::Reading>(queries_in, i0 + kBlock, std::min(z.T, i0 + 2 * kBlock), z.D);
-      fetch<For::Reading>(keys_in, packed, std::min(z.K, packed + kBlock), z.D);
-      fetch<For::Reading>(values_in, packed, std::min(z.K, packed + kBlock), z.D);
-      std::fill(block.maximum, block.maximum + kBlock, -std::numeric_limits<S>::infinity());
-      std::fill(block.sums, block.sums + kBlock * kTileLanes<S>, S(0));
-      std::fill(result, result + one, S(0));
+      RowsAhead ahead(block.strip_count());
+      ahead.write(to, i0, z.T, z.D);
+      const Place next = Place{head, i0, packed}.next(z);
+      if (next.head < heads) {
+        const std::int64_t b1 = next.head / z.H, h1 = next.head % z.H;
+        ahead.read(in.queries(b1, h1), next.query, z.T, z.D);
+        ahead.read(in.keys(b1, h1), next.key, z.K, z.D);
+        ahead.read(in.values(b1, h1), next.key, z.K, z.D);
+      }
+      std::fill(block.maximum, block.maximum + kBlock, std::numeric_limits<S>::lowest());
 
       // Before each turn `result` and `sums` are those of the keys before j0.
-      for (std::int64_t j0 = 0; j0 < seen; j0 += kBlock) {
-        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
-          strip_product<S>(block.scores + r * kBlock, kBlock, {queries + r * Dp, Dp, 1},
-                           keys + j0 * Dp, kBlock, count, tile_padded<S>(depth), Dp, TileSums::New);
-        });
-        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
-          for (std::int64_t row = r; row < r + count; ++row)
-            online_softmax(block, row, block.seen_from(j0, row), depth, result, Dp);
-          strip_product<S>(result + r * Dp, Dp, {block.scores + r * kBlock, kBlock, 1},
-                           values + j0 * Dp, Dp, count, Dp, depth, TileSums::More);
-        });
+      for (std::int64_t j0 = 0; j0 == 0 || j0 < seen; j0 += kBlock) {
+        const TileSums into = j0 == 0 ? TileSums::New : TileSums::More;
+        const auto scores_of = [&](const Strip& strip) {
+          return block.scores[strip.first / kTileRows % 2];
+        };
+        const auto score = [&](const Strip& strip) {
+          ahead.some();
+          strip_product<S>(scores_of(strip), kBlock, {queries + strip.first * Dp, Dp, 1},
+                           keys + j0 * Dp, kBlock, strip.rows, tile_padded<S>(strip.seen), Dp,
+                           TileSums::New);
+        };
+        const auto add = [&](const Strip& strip) {
+          if (strip.seen == 0 && into == TileSums::More) return;
+          S* scores = scores_of(strip);
+          block.hide(scores, j0, strip);
+          online_softmax(block, scores, strip, result, Dp, into);
+          strip_product<S>(result + strip.first * Dp, Dp, {scores, kBlock, 1}, values + j0 * Dp, Dp,
+                           strip.rows, Dp, strip.seen, into);
+        };
+        block.strips(j0, score, add);
       }
       for (std::int64_t r = 0; r < block.rows; ++r) {
         const S sum = sum_of<S>(lanes(block.sums + r * kTileLanes<S>));
         const S inverse = sum == 0 ? S(0) : S(1) / sum;  // 0: a query that sees no key
         T* row = to[i0 + r];
+#pragma omp simd
         for (std::int64_t d = 0; d < z.D; ++d) row[d] = narrow<T>(result[r * Dp + d] * inverse);
         lse[head * z.T + i0 + r] = (block.maximum[r] + std::log2(sum)) * static_cast<S>(1 / kLog2E);
       }

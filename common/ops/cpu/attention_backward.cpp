@@ -18,19 +18,21 @@ struct BackwardBlock : QueryBlock {
   alignas(64) S ds[kBlock * kBlock];  // dP, then dS
 };
 
-// A row of scores becomes probabilities, and dP becomes dS; of keys that are not seen both are 0,
-// up to `columns`.
+// The scores of a strip become probabilities, and dP becomes dS; both are 0 for keys that are not
+// seen, up to `columns`.
 template <class S>
-void score_gradients(BackwardBlock<S>& block, std::int64_t row, std::int64_t seen,
-                     std::int64_t columns, S log_sum, S delta) {
-  S *p = block.p + row * kBlock, *ds = block.ds + row * kBlock;
-  const std::int64_t width = tile_padded<S>(seen);
-  for (std::int64_t j = seen; j < width; ++j) p[j] = -std::numeric_limits<S>::infinity();
-  for (std::int64_t j = 0; j < width; j += kTileLanes<S>) {
-    lanes(p + j) = exp2_of(lanes(p + j) - log_sum);
-    lanes(ds + j) = lanes(p + j) * (lanes(ds + j) - delta);
+void score_gradients(BackwardBlock<S>& block, const Strip& strip, std::int64_t columns,
+                     const S* log_sums, const S* deltas) {
+  const std::int64_t width = tile_padded<S>(strip.seen);
+  for (std::int64_t row = strip.first; row < strip.first + strip.rows; ++row) {
+    S *p = block.p + row * kBlock, *ds = block.ds + row * kBlock;
+    for (std::int64_t j = 0; j < width; j += kTileLanes<S>) {
+      const Lanes<S> probability = exp2_of(lanes(p + j) - log_sums[row]);
+      lanes(p + j) = probability;
+      lanes(ds + j) = probability * (lanes(ds + j) - deltas[row]);
+    }
+    for (std::int64_t j = width; j < columns; ++j) p[j] = ds[j] = 0;
   }
-  for (std::int64_t j = width; j < columns; ++j) p[j] = ds[j] = 0;
 }
 
 // to = [to +] factor * from, rows begin .. begin + count, D columns.
@@ -81,66 +83,81 @@ void backward(const QueriesKeysValues<G>& gradients, ConstView dout,
 
     for (std::int64_t i0 = 0; i0 < z.T; i0 += kBlock) {
       BackwardBlock<S> block(mask, z, b, i0);
-      const std::int64_t seen = block.seen(), next = std::min(z.T, i0 + 2 * kBlock);
+      const std::int64_t seen = block.seen(), old = packed;  // keys that earlier queries saw
       for (; packed < seen; packed += kBlock) {
         const std::int64_t count = std::min(kBlock, z.K - packed), at = packed * Dp;
         pack(keys + at, keys_in, packed, count, z.D, S(1));
         transpose_block(keys_transposed + at, keys + at, count, Dp);
         pack(rows, values_in, packed, count, z.D, S(1));
         transpose_block(values_transposed + at, rows, count, Dp);
-        std::fill(dkeys + at, dkeys + at + one, S(0));
-        std::fill(dvalues + at, dvalues + at + one, S(0));
       }
       pack(queries, queries_in, i0, block.rows, z.D, scale * log2e);
       pack(dresult, d_o, i0, block.rows, z.D, S(1));
-      S delta[kBlock];
+      pack(rows, o, i0, block.rows, z.D, S(1));
+      S delta[kBlock], log_sums[kBlock];
       for (std::int64_t r = 0; r < block.rows; ++r) {
-        const T* row = o[i0 + r];
-        S sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (std::int64_t d = 0; d < z.D; ++d) sum += widen(row[d]) * dresult[r * Dp + d];
-        delta[r] = sum;
+        Lanes<S> sum{};
+        for (std::int64_t d = r * Dp; d < (r + 1) * Dp; d += kTileLanes<S>)
+          sum += lanes(rows + d) * lanes(dresult + d);
+        delta[r] = sum_of<S>(sum);
+        // Not minus infinity, from which a score that is hidden could not be subtracted.
+        log_sums[r] = std::max(lse[head * z.T + i0 + r] * log2e, std::numeric_limits<S>::lowest());
       }
-      std::fill(dqueries, dqueries + one, S(0));
-      for (const HeadRows<const T>& from : {queries_in, o, d_o})
-        fetch<For::Reading>(from, i0 + kBlock, next, z.D);
-      for (const HeadRows<const T>& from : {keys_in, values_in})
-        fetch<For::Reading>(from, packed, std::min(z.K, packed + kBlock), z.D);
-      fetch<For::Writing>(dqueries_out, i0, i0 + block.rows, z.D);
+      RowsAhead ahead(block.strip_count());
+      ahead.write(dqueries_out, i0, z.T, z.D);
+      const Place next = Place{head, i0, packed}.next(z);
+      if (next.head < heads) {
+        const std::int64_t b1 = next.head / z.H, h1 = next.head % z.H;
+        for (const Heads<const T>& from : {in.queries, outputs, douts})
+          ahead.read(from(b1, h1), next.query, z.T, z.D);
+        for (const Heads<const T>& from : {in.keys, in.values})
+          ahead.read(from(b1, h1), next.key, z.K, z.D);
+      }
       const bool last = i0 + kBlock >= z.T;
 
       // Before each turn dQ is that of the keys before j0, and the sums of dK and dV those of the
       // queries before i0.
-      for (std::int64_t j0 = 0; j0 < seen; j0 += kBlock) {
+      for (std::int64_t j0 = 0; j0 == 0 || j0 < seen; j0 += kBlock) {
         const std::int64_t columns = std::min(kBlock, seen - j0), at = j0 * Dp;
+        RowsAhead gradients_ahead(kBlock / kTileRows);
         if (last) {
-          fetch<For::Writing>(dkeys_out, j0, j0 + columns, z.D);
-          fetch<For::Writing>(dvalues_out, j0, j0 + columns, z.D);
+          gradients_ahead.write(dkeys_out, j0, j0 + columns, z.D);
+          gradients_ahead.write(dvalues_out, j0, j0 + columns, z.D);
         }
-        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
-          strip_product<S>(block.p + r * kBlock, kBlock, {queries + r * Dp, Dp, 1},
-                           keys_transposed + at, kBlock, count, tile_padded<S>(depth), Dp,
-                           TileSums::New);
-        });
-        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
-          strip_product<S>(block.ds + r * kBlock, kBlock, {dresult + r * Dp, Dp, 1},
-                           values_transposed + at, kBlock, count, tile_padded<S>(depth), Dp,
-                           TileSums::New);
-        });
-        for (std::int64_t r = 0; r < block.rows; ++r)
-          score_gradients(block, r, block.seen_from(j0, r), columns,
-                          lse[head * z.T + i0 + r] * log2e, delta[r]);
-        block.strips(j0, [&](std::int64_t r, std::int64_t count, std::int64_t depth) {
-          strip_product<S>(dqueries + r * Dp, Dp, {block.ds + r * kBlock, kBlock, 1}, keys + at, Dp,
-                           count, Dp, depth, TileSums::More);
-        });
+        const auto score = [&](const Strip& strip) {
+          ahead.some();
+          strip_product<S>(block.p + strip.first * kBlock, kBlock,
+                           {queries + strip.first * Dp, Dp, 1}, keys_transposed + at, kBlock,
+                           strip.rows, tile_padded<S>(strip.seen), Dp, TileSums::New);
+        };
+        const auto probability_gradient = [&](const Strip& strip) {
+          gradients_ahead.some();
+          strip_product<S>(block.ds + strip.first * kBlock, kBlock,
+                           {dresult + strip.first * Dp, Dp, 1}, values_transposed + at, kBlock,
+                           strip.rows, tile_padded<S>(strip.seen), Dp, TileSums::New);
+        };
+        const auto score_gradient = [&](const Strip& strip) {
+          block.hide(block.p + strip.first * kBlock, j0, strip);
+          score_gradients(block, strip, columns, log_sums, delta);
+        };
+        const auto add_to_queries = [&](const Strip& strip) {
+          strip_product<S>(dqueries + strip.first * Dp, Dp,
+                           {block.ds + strip.first * kBlock, kBlock, 1}, keys + at, Dp, strip.rows,
+                           Dp, strip.seen, j0 == 0 ? TileSums::New : TileSums::More);
+        };
+        block.strips(j0, score);
+        block.strips(j0, probability_gradient, score_gradient);
+        block.strips(j0, add_to_queries);
         // dV and dK of a strip of keys: of the queries from the first that sees one of them.
         const auto add = [&](S* sums, const S* left, const S* right) {
+          const TileSums sums_are = j0 < old ? TileSums::More : TileSums::New;
+          if (sums_are == TileSums::New)
+            std::fill(sums + at + columns * Dp, sums + at + one, S(0));  // of keys not yet seen
           for (std::int64_t c = 0; c < columns; c += kTileRows) {
             const std::int64_t from = block.first_to_see(j0 + c);
             strip_product<S>(sums + at + c * Dp, Dp, {left + from * kBlock + c, 1, kBlock},
                              right + from * Dp, Dp, std::min(kTileRows, columns - c), Dp,
-                             block.rows - from, TileSums::More);
+                             block.rows - from, sums_are);
           }
         };
         add(dvalues, block.p, dresult);
