@@ -41,7 +41,7 @@ constexpr BlockRange kMiddle{.begin = 1, .end = 2, .head = false};  // of three:
 Json table_4() {
   const PublishedModel& model = published_models()[0];
   const auto step_of = [&](const Row& row) {
-    SplitStep step = stored_step(row.split, model.tensor, model.samples, row.recompute);
+    SplitStep step = model.step(row.split, row.recompute);
     step.blocks = kMiddle;
     return run_step(find_machine("selene"), model.config(), step);
   };
@@ -172,7 +172,7 @@ Json models() {
   Json rows = Json::array();
   for (const PublishedModel& model : published_models())
     for (const Row& form : kTable4) {
-      const StageBytes bytes = first_stage(model, form.split, form.recompute);
+      const StageBytes bytes = first_stage(model, model.step(form.split, form.recompute));
       rows.push_back({{"model", model.name},
                       {"row", form.name},
                       {"weights", bytes.weights / 1e9},

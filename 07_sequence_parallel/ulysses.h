@@ -22,9 +22,11 @@ class Ulysses final : public Layer {
   Tensor forward(Tensor qkv, Saved& saved, const Pass& pass) const override;
   Tensor backward(Tensor dout, Saved& saved, const Pass& pass) override;
 
- private:
+  // The two exchanges alone: x (B, own tokens, C) -> (B, T, C/N), and back, T = pass.sequence.
   Tensor to_heads(const Tensor& x, const Pass& pass) const;
   Tensor to_tokens(const Tensor& x, const Pass& pass) const;
+
+ private:
   std::vector<std::int64_t> tokens_of_all(const Pass& pass) const;
 
   Communicator& cp_;

@@ -35,12 +35,10 @@ std::span<const PublishedModel> published_models() {
   return kModels;
 }
 
-StageBytes first_stage(const PublishedModel& model, LayerSplit split, const char* recompute) {
-  const GptConfig config = model.config();
+StageBytes first_stage(const PublishedModel& model, SplitStep step) {
   const std::int64_t blocks = model.layers / model.pipeline;
-  SplitStep step = stored_step(split, model.tensor, model.samples, recompute);
   step.blocks = {.begin = 0, .end = blocks};
-  const StepFigures figures = run_step(find_machine("selene"), config, step);
+  const StepFigures figures = run_step(find_machine("selene"), model.config(), step);
   const auto live = [&](Purpose purpose) {
     return static_cast<double>(figures.ledger[purpose].live_bytes);
   };

@@ -20,8 +20,7 @@ GptParts split_parts(LayerSplit split, Communicator& tp, GptParts parts);
 // A step on t ranks with the fused core, and one with attention that stores its scores and dropout
 // that stores its masks.
 SplitStep fused_step(LayerSplit split, int t, std::int64_t samples);
-// Here, since it calls an exercise: a program that does is linked with all of that exercise's
-// needs.
+// Here, since it calls an exercise: a program's own archive comes before those of what that needs.
 inline SplitStep stored_step(LayerSplit split, int t, std::int64_t samples, const char* recompute) {
   return {.ranks = t,
           .samples = samples,
@@ -39,17 +38,20 @@ struct PublishedModel {
   std::int64_t samples;  // of a micro-batch
 
   GptConfig config() const;  // 2,048 tokens, 51,200 words, dropout 0.1, BF16
+  SplitStep step(LayerSplit split, const char* recompute) const {
+    return stored_step(split, tensor, samples, recompute);
+  }
 };
 std::span<const PublishedModel> published_models();
 
-// Bytes of a GPU of the first stage.
+// Bytes of a GPU of the first stage, whose step is the model's step().
 struct StageBytes {
   double weights = 0, gradients = 0, optimizer = 0;
   double activations = 0;  // of the blocks; 1F1B has as many micro-batches in flight as stages
 
   double total() const { return weights + gradients + optimizer + activations; }
 };
-StageBytes first_stage(const PublishedModel& model, LayerSplit split, const char* recompute);
+StageBytes first_stage(const PublishedModel& model, SplitStep step);
 
 // The largest n >= 1 that fits, where all below one that fits do; 0: not even 1. Asks for 1, 2, 4
 // .. and then bisects: twice the logarithm of n questions. Throws Error if 2^40 fits.

@@ -38,7 +38,7 @@ TEST(WhatFits, AStageKeepsThePublishedBytes) {
     const double scores = 5 * static_cast<double>(model.heads) * s / h, t = model.tensor;
     const double layers = L * s * b * h, statistics = L * 16 * s * b;
     const auto kept = [&](LayerSplit split, const char* recompute) {
-      return first_stage(model, split, recompute).activations;
+      return first_stage(model, model.step(split, recompute)).activations;
     };
     const LayerSplit both = LayerSplit::TensorAndSequence, tensor = LayerSplit::Tensor;
     EXPECT_DOUBLE_EQ(kept(tensor, "none"), layers * (10 + (24 + scores) / t) + statistics)
@@ -54,8 +54,8 @@ TEST(WhatFits, AStageKeepsThePublishedBytes) {
 // no model fits into 80 GB, with both each does.
 TEST(WhatFits, OnAnA100WithBothTechniques) {
   for (const PublishedModel& model : published_models()) {
-    const StageBytes all = first_stage(model, LayerSplit::Tensor, "none");
-    const StageBytes both = first_stage(model, LayerSplit::TensorAndSequence, "core");
+    const StageBytes all = first_stage(model, model.step(LayerSplit::Tensor, "none"));
+    const StageBytes both = first_stage(model, model.step(LayerSplit::TensorAndSequence, "core"));
     EXPECT_GT(all.total(), 80e9) << model.name;
     EXPECT_LT(both.total(), 80e9) << model.name;
     EXPECT_EQ(all.gradients, all.weights) << model.name;
