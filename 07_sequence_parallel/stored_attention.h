@@ -38,8 +38,8 @@ class StoredAttention final : public Layer {
   CausalCore whole_;
 };
 
-// Cores that store their scores, each of its tensor rank's heads, and dropout that stores its masks;
-// the ranks of tp, if it is not null, outlive the layers.
+// Cores that store their scores, each of its tensor rank's heads, and dropout that stores its
+// masks; the ranks of tp, if it is not null, outlive the layers.
 GptParts stored_attention_parts(Communicator* tp, GptParts parts = gpt2_parts());
 
 // For a Trainer: cores that store their scores, dropout that stores its masks, a byte an element.
