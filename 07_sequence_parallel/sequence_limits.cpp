@@ -76,6 +76,50 @@ profile selene, one for all rows. "p." is published, ms. Waiting is what no comp
   return rows;
 }
 
+// Every byte that such a layer keeps, in the table's six rows (2).
+Json layer() {
+  const PublishedModel& model = published_models()[0];
+  const GptConfig config = model.config();
+  const auto kept = [&](LayerSplit split, int t, const char* recompute) {
+    SplitStep step = stored_step(split, t, model.samples, recompute);
+    step.blocks = kMiddle;
+    const StepFigures figures = run_step(find_machine("selene"), config, step);
+    return static_cast<double>(figures.layer_bytes.at(0)) / 1e6;
+  };
+  // Of the 34 s b h ten are not divided by tensor ranks: what norms get and make, and masks.
+  const double undivided = 10 * static_cast<double>(model.samples * config.context) *
+                           static_cast<double>(config.width) / 1e6;
+  struct {
+    const char* name;
+    LayerSplit split;
+    int t;
+    const char* recompute;
+  } wanted[] = {{"none", LayerSplit::Tensor, 1, "none"},
+                {"tensor", LayerSplit::Tensor, 8, "none"},
+                {"sequence", LayerSplit::TensorAndSequence, 8, "none"},
+                {"selective", LayerSplit::Tensor, 8, "core"},
+                {"both", LayerSplit::TensorAndSequence, 8, "core"},
+                {"full", LayerSplit::Tensor, 8, "block"}};
+  Json rows = Json::array();
+  for (const auto& [name, split, t, recompute] : wanted) {
+    const double all = kept(split, t, recompute);
+    const bool full = recompute == std::string("block");
+    const double others = full ? all : kept(split, t, "core");  // all but the scores
+    const double whole = full ? all : undivided / (split == LayerSplit::TensorAndSequence ? t : 1);
+    rows.push_back({{"row", name},
+                    {"t", t},
+                    {"whole", whole},
+                    {"products", others - whole},
+                    {"scores", all - others},
+                    {"MB", all}});
+  }
+  fmt::print(
+      "MB that such a layer keeps of a micro-batch on one of t ranks: of norms, residuals and "
+      "their\nmasks, of products and GELU, of attention's scores.\n\n");
+  print_table(rows);
+  return {{"rows", rows}};
+}
+
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
@@ -243,10 +287,9 @@ int main(int argc, char** argv) {
       argc, argv, "What a layer costs and keeps when ranks share its tokens.",
       [](aisc::CommandLine&) {},
       [] {
-        return nlohmann::ordered_json{{"table_4", aisc::table_4()},
-                                      {"measured", aisc::measured()},
-                                      {"flops_a_byte", aisc::flops_a_byte()},
-                                      {"models", aisc::models()},
-                                      {"largest", aisc::largest()}};
+        return nlohmann::ordered_json{
+            {"table_4", aisc::table_4()},   {"layer", aisc::layer()},
+            {"measured", aisc::measured()}, {"flops_a_byte", aisc::flops_a_byte()},
+            {"models", aisc::models()},     {"largest", aisc::largest()}};
       });
 }

@@ -50,11 +50,15 @@ Machine products_and_links(double flops, double link_bytes_per_second) {
   return machine;
 }
 
+Machine without_links(Machine machine) {
+  machine.node_link = machine.card_link = {};
+  return machine;
+}
+
 // What is not hidden yet is what "fits" here.
 std::int64_t hidden_from(const Machine& machine, int ranks, std::int64_t width, std::int64_t step,
                          const std::function<SharedCore(std::int64_t tokens)>& make_core) {
-  Machine no_links = machine;
-  no_links.node_link = no_links.card_link = {};
+  const Machine no_links = without_links(machine);
   const auto shows = [&](std::int64_t blocks) {
     constexpr std::int64_t kMost = 1 << 20;
     if (blocks * step > kMost)

@@ -29,6 +29,7 @@ CoreFigures run_core(Machine machine, int ranks, std::int64_t tokens, std::int64
 // with blockwise transformers for near-infinite context", arXiv 2310.01889, section 3): a block of
 // c tokens of d columns is 4 d c^2 FLOPs and, in 16 bits, 4 d c bytes of keys and values.
 Machine products_and_links(double flops, double link_bytes_per_second);
+Machine without_links(Machine machine);  // whose messages take no time
 
 // The fewest tokens a rank with which `make_core`'s forward takes as long as with links that take
 // no time: by the formula FLOPs/bandwidth. Found by bisection; blocks are multiples of `step`.
