@@ -7,10 +7,11 @@
 namespace aisc {
 
 // `parts` as tensor_parallel_parts() has them, with g and g-bar in the place of f and g: norms,
-// dropout, residual connections and positions have 1/t of the tokens on each rank. A rank sends as
-// many bytes as without; what it keeps of a block is 1/t of all. The names of the parameters and
-// their values stay. The core of attention is that of `parts`, of H/t heads. tp must outlive the
-// layers.
+// dropout, residual connections and positions have 1/t of the tokens on each rank. A rank sends
+// what f and g send, and in backward the inputs of column-parallel layers once more: 10 halves of
+// an all-reduce a block in the place of 8. What it keeps of a block is 1/t of all. The names of the
+// parameters and their values stay. The core of attention is that of `parts`, of H/t heads. tp must
+// outlive the layers.
 GptParts sequence_parallel_parts(Communicator& tp, GptParts parts);
 
 // For a Trainer with config.tp ranks that share each layer.

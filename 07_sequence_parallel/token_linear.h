@@ -12,8 +12,9 @@ namespace aisc {
 //
 // Forward gathers x (g) and forgets what came from others: kept is the rank's own. Backward gathers
 // it again while it computes its share of dx, and scatters the sum of dx while it computes dW and
-// db. While generating (Pass::cache) x is of all tokens on all ranks.
-// Steps: 3(t-1). Bytes sent per rank: (t-1)/t of x of all tokens forward, twice that backward.
+// db. Where weight gradients are deferred (Pass::deferred) what was gathered stays until they run.
+// While generating (Pass::cache) x is of all tokens on all ranks. Steps: 3(t-1). Bytes sent per
+// rank: (t-1)/t of x of all tokens forward, twice that backward.
 class GatheredColumnLinear final : public Layer {
  public:
   // As ColumnParallelLinear. tp must outlive it.

@@ -14,7 +14,8 @@ enum class ContextForm { Ring, Zigzag, Ulysses, Rsa };
 ContextForm parse_context_form(const std::string& name);  // throws Error, naming the forms
 
 // Of T tokens over N ranks; they need not divide, runs then differ by one token. Throws Error where
-// a rank would have none.
+// there are fewer tokens than ranks. Of a zigzag of fewer than 2 N tokens a rank may have none: 5
+// on 4 ranks are 1, 2, 0 and 2.
 TokenPart token_part(ContextForm form, int rank, int ranks, std::int64_t tokens);
 
 }  // namespace aisc

@@ -139,6 +139,21 @@ void require_budget(Options& o, const IsHere& here) {
     fail("--keep-mb: only beside --recompute core or --recompute-stages");
   if (!stages && o.train.recompute.core)
     o.train.recompute.keep_bytes = std::llround(o.keep_mb * (1 << 20));
+  if (o.keep_mb == 0 || (!stages && !o.train.recompute.core)) return;
+  // What is made again sends again: ranks that meet in it have to decide alike.
+  const auto divide = [](const char* flag, std::int64_t value, const char* over, int ranks) {
+    if (value % ranks != 0)
+      fail(
+          fmt::format("--keep-mb: {} {} over {} {}: expected a multiple, so that ranks keep the "
+                      "same",
+                      flag, value, over, ranks));
+  };
+  divide("--context", o.train.model.context, "--cp", o.train.cp);
+  if (stages && o.train.model.vocabulary > 0)
+    divide("--vocabulary, padded,", o.train.model.table_rows(), "--tp", o.train.tp);
+  if (stages && o.sharding.zero == 3)
+    divide("--batch", o.train.batch, "data-parallel ranks with --zero 3,",
+           o.train.data_ranks(o.ranks));
 }
 
 void require_context(const Options& o) {
@@ -154,14 +169,6 @@ void require_context(const Options& o) {
   if (rsa && o.train.model.context % o.train.cp != 0)
     fail(fmt::format("--cp-form rsa: --context {} over {} ranks: expected a multiple",
                      o.train.model.context, o.train.cp));
-  // What a core makes again it sends again: all ranks of a sequence have to decide alike.
-  const int parts = o.cp_form == "zigzag" ? 2 * o.train.cp : o.train.cp;
-  if (o.train.recompute.keep_bytes > 0 && o.train.model.context % parts != 0)
-    fail(
-        fmt::format("--cp {} --cp-form {} and --keep-mb: --context {} in {} parts: expected a "
-                    "multiple, so that "
-                    "ranks keep the same",
-                    o.train.cp, o.cp_form, o.train.model.context, parts));
   cp.refuse(o.order != "tp,dp,pp", "--order", "it says nothing of ranks that share a sequence");
 }
 

@@ -174,8 +174,8 @@ void add_training(Rows& rows, Options& o) {
             .read = [&t](const std::string& text) { t.recompute = Recompute::parse(text); },
             .write = [&t] { return t.recompute.to_string(); }});
   rows.real("keep-mb", o.keep_mb,
-            "with --recompute core or --recompute-stages: MiB a rank that micro-batches may keep "
-            "nevertheless");
+            "with --recompute core or --recompute-stages (of both, the stages): MiB a rank that "
+            "micro-batches may keep nevertheless");
   rows.text("attention", o.attention,
             "scores are forgotten, block by block, or stored with the probabilities, of which "
             "--dropout drops some, and all masks: what papers count",

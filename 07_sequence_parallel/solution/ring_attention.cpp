@@ -59,10 +59,10 @@ Tensor RingAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) const 
     const ops::AttentionMask mask = mask_of(turn, pass);
     // LAB 07.4: a ring of keys
     // > ring_.pass_on(kv, turn, pass) sends kv to the next rank and begins to receive what is used
-    // > in that turn: a KeyRing::Coming. `block` and `block_lse` are for ops::attention(block,
-    // > block_lse, q, kv, heads_, mask); merge_attention() adds them to out and log_sum_exp. In
-    // > which turn is nothing passed on any more, and what may happen while it is under way? sees()
-    // > says whether there is anything to compute.
+    // > in that turn: a KeyRing::Coming. `block`, in q's type, and `block_lse` are for
+    // > ops::attention(block, block_lse, q, kv, heads_, mask); merge_attention() adds them to out
+    // > and log_sum_exp. In which turn is nothing passed on any more, and what may happen while it
+    // > is under way? sees() says whether there is anything to compute.
     KeyRing::Coming next;
     if (turn + 1 < ring_.size()) next = ring_.pass_on(kv, turn + 1, pass);
     if (sees(mask, T, kv.shape()[2])) {

@@ -17,8 +17,8 @@ using RecomputeCore =
 struct Recompute {
   std::int64_t blocks = 0;  // so many at a time, of which the input alone is kept; 0: none
   bool core = false;        // the core of attention
-  // Of what cores would keep beside their input so many bytes a rank are kept nevertheless, those
-  // of the first micro-batches, as long as their backward has not come (Pass::kept).
+  // Of cores so many bytes a rank are kept whole nevertheless, in place of their inputs: those of
+  // the first micro-batches, as long as their backward has not come (Pass::kept).
   std::int64_t keep_bytes = 0;
 
   // "none", "block", "core" or "every:4", four blocks at a time. Throws Error for another text.

@@ -135,13 +135,13 @@ inline void expect_same_core(const CoreCase& c, const MakeCore& make_one, const 
   expect_same(found.dqkv, one.dqkv, "gradient");
 }
 
-inline void expect_causal_core(const CoreCase& c, const MakeCore& make) {
+inline void expect_causal_core(const CoreCase& c, const MakeCore& make, double tolerance = 1e-12) {
   expect_same_core(
       c,
       [&](const Rank& rank, Communicator&) {
         return std::make_unique<CausalCore>(rank, "core", c.H);
       },
-      make);
+      make, tolerance);
 }
 
 }  // namespace aisc::context

@@ -80,7 +80,7 @@ TEST(Merge, OfPartsOfTheKeysIsAttentionToAll) {
 TEST(TokenParts, CoverTheSequenceOnce) {
   for (const ContextForm form :
        {ContextForm::Ring, ContextForm::Zigzag, ContextForm::Ulysses, ContextForm::Rsa})
-    for (const int ranks : {1, 2, 3, 5})
+    for (const int ranks : {1, 2, 3, 4, 5})
       for (const std::int64_t tokens : {5, 12, 13, 30}) {
         std::vector<int> seen(static_cast<std::size_t>(tokens));
         for (int rank = 0; rank < ranks; ++rank) {

@@ -50,8 +50,15 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
        {{"--ranks", "2", "--cp", "2", "--attention", "stored", "--cp-form", "rsa", "--context",
          "33"},
         "--cp-form rsa: --context 33 over 2 ranks: expected a multiple"},
-       {{"--ranks", "2", "--cp", "2", "--recompute", "core", "--keep-mb", "1", "--context", "34"},
-        "--cp 2 --cp-form zigzag and --keep-mb: --context 34 in 4 parts: expected a multiple, so "
+       {{"--ranks", "2", "--cp", "2", "--recompute", "core", "--keep-mb", "1", "--context", "33"},
+        "--keep-mb: --context 33 over --cp 2: expected a multiple, so that ranks keep the same"},
+       {{"--ranks", "6", "--pp", "2", "--tp", "3", "--recompute-stages", "early", "--keep-mb", "1",
+         "--vocabulary", "250"},
+        "--keep-mb: --vocabulary, padded, 256 over --tp 3: expected a multiple, so that ranks keep "
+        "the same"},
+       {{"--ranks", "4", "--pp", "2", "--zero", "3", "--batch", "9", "--recompute-stages", "early",
+         "--keep-mb", "1"},
+        "--keep-mb: --batch 9 over data-parallel ranks with --zero 3, 2: expected a multiple, so "
         "that ranks keep the same"},
        {{"--ranks", "2", "--cp", "2", "--average-every", "4"},
         "--cp 2 and --average-every: each step sums the gradients of the ranks that share a "

@@ -63,8 +63,8 @@ TEST(SequenceParallelBesideData, LeavesWhatOneRankLeaves) {
   }
 }
 
-// As many bytes as f and g send; fewer are kept between the layers.
-TEST(SequenceParallelBooks, SendTheSameAndKeepLess) {
+// What f and g send, and what backward gathers once more; fewer bytes are kept between the layers.
+TEST(SequenceParallelBooks, SendOneGatherMoreAColumnLayerAndKeepLess) {
   const auto books = [](const StepParts& parts, int tp) {
     TrainConfig config = config_of(tp);
     config.model.layers = 4;
