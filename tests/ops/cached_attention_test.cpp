@@ -65,8 +65,9 @@ class CachedAttention : public PerDType {
     }
   }
 
-  // Both sides round their sums once to the type: they may end on neighbouring values. On a GPU the
-  // whole sequence is the tensor cores' (attention_test.cpp).
+  // Both sides sum scores, in orders of their own, and round their sums once to the type: they may
+  // end on neighbouring values. On a GPU the whole sequence is the tensor cores'
+  // (attention_test.cpp).
   const Tolerance rounded_often_ = tolerance_of(dtype_, on_gpu() && is_short() ? 6 : 3);
 };
 INSTANTIATE_TEST_SUITE_P(Ops, CachedAttention, kFloatingTypes, dtype_name);
