@@ -149,8 +149,6 @@ void require_budget(Options& o, const IsHere& here) {
                       flag, value, over, ranks));
   };
   divide("--context", o.train.model.context, "--cp", o.train.cp);
-  if (stages && o.train.model.vocabulary > 0)
-    divide("--vocabulary, padded,", o.train.model.table_rows(), "--tp", o.train.tp);
   if (stages && o.sharding.zero == 3)
     divide("--batch", o.train.batch, "data-parallel ranks with --zero 3,",
            o.train.data_ranks(o.ranks));

@@ -28,6 +28,14 @@ class GptStages final : public Stages {
           fmt::format("pipeline: {} updates a stage while others compute, and cannot clip by the "
                       "norm of all: found clip {}, expected 0",
                       choice.schedule, config.clip));
+    // A stage that is made again sends again: tensor ranks, which meet in it, have to decide alike,
+    // and those of the last one keep logits of their rows of the table.
+    if (choice.again != Again::Never && choice.keep_bytes > 0 &&
+        config.model.table_rows() % config.tp != 0)
+      fail(
+          fmt::format("pipeline: a budget for what is kept, and a table of {} rows over {} tensor "
+                      "ranks: expected a multiple, so that ranks keep the same",
+                      config.model.table_rows(), config.tp));
     const std::int64_t parts = mesh.gradients().size() * config.micro_batches;
     if (updates_on_its_way(choice) && config.batch % parts != 0)
       fail(

@@ -52,10 +52,6 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
         "--cp-form rsa: --context 33 over 2 ranks: expected a multiple"},
        {{"--ranks", "2", "--cp", "2", "--recompute", "core", "--keep-mb", "1", "--context", "33"},
         "--keep-mb: --context 33 over --cp 2: expected a multiple, so that ranks keep the same"},
-       {{"--ranks", "6", "--pp", "2", "--tp", "3", "--recompute-stages", "early", "--keep-mb", "1",
-         "--vocabulary", "250"},
-        "--keep-mb: --vocabulary, padded, 256 over --tp 3: expected a multiple, so that ranks keep "
-        "the same"},
        {{"--ranks", "4", "--pp", "2", "--zero", "3", "--batch", "9", "--recompute-stages", "early",
          "--keep-mb", "1"},
         "--keep-mb: --batch 9 over data-parallel ranks with --zero 3, 2: expected a multiple, so "
