@@ -39,6 +39,7 @@ constexpr Axis kAxes[] = {
     {"dp", [](MeshPlace& p, const MeshShape&) { p.dp = 0; }},
     {"pp", [](MeshPlace& p, const MeshShape&) { p.pp = 0; }},
     {"ep", [](MeshPlace& p, const MeshShape&) { p.dp -= p.ep; }},
+    {"experts", [](MeshPlace& p, const MeshShape&) { p.dp -= p.ep, p.tp = 0; }},
     {"grad", [](MeshPlace& p, const MeshShape&) { p.dp = p.cp = 0; }},
     {"tensor_grad", [](MeshPlace& p, const MeshShape&) { p.dp = p.cp = p.tp = 0; }},
     {"expert_grad", [](MeshPlace& p, const MeshShape&) { p.cp = 0, p.dp = p.ep; }},
@@ -126,9 +127,16 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape)
 Mesh::Mesh(Communicator& world, const MeshShape& shape, const MakeGroup& make) : shape_(shape) {
   check_mesh(shape, world.size());
   place_ = place_of(world.rank(), shape);
-  std::unique_ptr<Communicator>* const made[] = {
-      &tp_,       &cp_, &dp_, &pp_, &ep_, &gradients_, &tensor_gradients_, &expert_gradients_,
-      &embedding_};
+  std::unique_ptr<Communicator>* const made[] = {&tp_,
+                                                 &cp_,
+                                                 &dp_,
+                                                 &pp_,
+                                                 &ep_,
+                                                 &experts_,
+                                                 &gradients_,
+                                                 &tensor_gradients_,
+                                                 &expert_gradients_,
+                                                 &embedding_};
   static_assert(std::size(made) == std::size(kAxes));
   for (std::size_t i = 0; i < std::size(made); ++i)
     *made[i] = world.adopt(make(static_cast<MeshGroup>(i)));

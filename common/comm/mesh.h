@@ -33,7 +33,18 @@ void check_mesh(const MeshShape& shape, int ranks);
 // ranks_per_node > 0 marks where nodes begin and which groups leave a node.
 std::string mesh_table(const MeshShape& shape, int ranks_per_node = 0);
 
-enum class MeshGroup { Tp, Cp, Dp, Pp, Ep, Gradients, TensorGradients, ExpertGradients, Embedding };
+enum class MeshGroup {
+  Tp,
+  Cp,
+  Dp,
+  Pp,
+  Ep,
+  Experts,
+  Gradients,
+  TensorGradients,
+  ExpertGradients,
+  Embedding
+};
 
 class Mesh {
  public:
@@ -57,6 +68,9 @@ class Mesh {
   Communicator& dp() { return *dp_; }
   Communicator& pp() { return *pp_; }
   Communicator& ep() { return *ep_; }
+  // Ranks that differ in ep and tp only, tp fastest: together they hold all experts, each as many
+  // whole ones.
+  Communicator& experts() { return *experts_; }
 
   // The groups that gradients are summed over: dp x cp for what every such rank holds a copy of
   // (all parameters but experts), dp x cp x tp for what tensor ranks hold a copy of, too, but see a
@@ -71,7 +85,7 @@ class Mesh {
  private:
   MeshShape shape_;
   MeshPlace place_;
-  std::unique_ptr<Communicator> tp_, cp_, dp_, pp_, ep_, gradients_, tensor_gradients_,
+  std::unique_ptr<Communicator> tp_, cp_, dp_, pp_, ep_, experts_, gradients_, tensor_gradients_,
       expert_gradients_, embedding_;
 };
 

@@ -103,6 +103,8 @@ std::unique_ptr<Mesh> StageReplicas::mesh() {
         switch (group) {
           case MeshGroup::Tp:
             return replicas(shape_.tp, tp_network_, "tp");
+          case MeshGroup::Experts:
+            return replicas(shape_.tp, tp_network_, "experts");
           case MeshGroup::Dp:
             return replicas(shape_.dp, dp_network_, "dp");
           case MeshGroup::Gradients:

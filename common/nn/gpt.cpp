@@ -24,8 +24,39 @@ std::int64_t GptConfig::table_rows() const {
 double GptConfig::flops_per_token(std::int64_t tokens) const {
   const auto L = static_cast<double>(layers), C = static_cast<double>(width);
   const auto V = static_cast<double>(table_rows()), T = static_cast<double>(tokens);
-  return 6 * (V * C + 12 * L * C * C) + 12 * L * C * T;
+  return 6 * (V * C + block_weights_per_token()) + 12 * L * C * T;
 }
+
+double GptConfig::block_weights_per_token() const {
+  const auto L = static_cast<double>(layers), C = static_cast<double>(width);
+  const double dense = 12 * L * C * C;
+  if (experts.count == 0) return dense;
+  const auto with_experts = static_cast<double>(layers / experts.every);
+  const int mlps = experts.chosen() + (experts.shared ? 1 : 0);
+  return dense + with_experts * ((mlps - 1) * 8 * C * C + static_cast<double>(experts.count) * C);
+}
+
+namespace {
+
+void validate_experts(const GptExperts& experts, std::int64_t layers) {
+  if (experts.count < 0)
+    fail(fmt::format("gpt: experts are {}, expected 0 or more", experts.count));
+  if (experts.count == 0) return;
+  if (experts.every < 1 || experts.every > layers)
+    fail(fmt::format(
+        "gpt: experts in one of every {} blocks, expected 1 to {}, the blocks there are",
+        experts.every, layers));
+  if (experts.count < experts.chosen())
+    fail(fmt::format("gpt: experts are {}, expected {} or more: router {} sends a token to as many",
+                     experts.count, experts.chosen(), experts.router));
+  const std::pair<const char*, double> factors[] = {
+      {"capacity", experts.capacity}, {"balance", experts.balance}, {"z-loss", experts.z_loss}};
+  for (const auto& [what, value] : factors)
+    if (!(value >= 0) || !std::isfinite(value))
+      fail(fmt::format("gpt: the experts' {} is {}, expected 0 or more", what, value));
+}
+
+}  // namespace
 
 void GptConfig::validate() const {
   const auto positive = [](const char* what, std::int64_t value) {
@@ -45,6 +76,7 @@ void GptConfig::validate() const {
   if (!(dropout >= 0 && dropout < 1))
     fail(fmt::format("gpt: dropout is {}, expected 0 <= dropout < 1", dropout));
   if (!is_floating(dtype)) fail(fmt::format("gpt: {} is not a floating type", name_of(dtype)));
+  validate_experts(experts, layers);
 }
 
 double GptConfig::residual_stddev() const {
@@ -146,7 +178,7 @@ class GptMaker {
   void add_blocks(const BlockRange& blocks) {
     std::vector<std::unique_ptr<Layer>> group;
     for (std::int64_t i = blocks.begin; i < blocks.end; ++i) {
-      group.push_back(parts_.block({rank_, fmt::format("blocks.{}", i), config_, parts_}));
+      group.push_back(parts_.block({rank_, fmt::format("blocks.{}", i), config_, parts_, i}));
       if (parts_.recompute_blocks == 0) {
         model_.layers.push_back(std::move(group.back()));
         group.clear();

@@ -13,16 +13,38 @@
 
 namespace aisc {
 
+// Experts in place of the MLP (module 08): so many MLPs, and a router that sends each token to
+// some.
+struct GptExperts {
+  std::int64_t count = 0;         // 0: no block has any
+  std::int64_t every = 2;         // blocks every - 1, 2 every - 1, ... have them
+  std::string router = "switch";  // how experts are picked
+  // An expert takes so many times its even share of a sample's tokens, no more; 0: no limit.
+  double capacity = 1.25;
+  double balance = 0.01, z_loss = 0.001;  // factors of what routers add to the loss
+  bool shared = false;                    // beside them an MLP that all tokens pass
+
+  int chosen() const { return router == "switch" ? 1 : 2; }  // experts a token is sent to
+};
+
 struct GptConfig {
   std::int64_t layers = 12, heads = 12, width = 768, context = 1024, vocabulary = 50257;
   std::int64_t vocabulary_multiple = 128;  // the table's rows are padded up to a multiple of this
   double dropout = 0;
   std::uint64_t seed = 0;  // of the dropout masks
   DType dtype = DType::F32;
+  GptExperts experts;
 
   std::int64_t table_rows() const;  // vocabulary, padded: 50257 -> 50304
+  bool has_experts(std::int64_t block) const {
+    return experts.count > 0 && (block + 1) % experts.every == 0;
+  }
+  // Weights of the blocks' matrix products that a token meets: 12 L C^2, and of experts the
+  // router's and those of the chosen ones.
+  double block_weights_per_token() const;
   // Model FLOPs of one token, forward and backward: 6 N + 12 L C T, with N the weights in matrix
-  // products, the padded head included (facts/gpt2; Chowdhery et al., "PaLM", 2022, appendix B).
+  // products that it meets, the padded head included (facts/gpt2; Chowdhery et al., "PaLM", 2022,
+  // appendix B).
   double flops_per_token(std::int64_t tokens) const;
   // Projections that end in the residual stream start smaller, so that its variance does not grow
   // with the number of layers: 2 L of them add up.
@@ -39,7 +61,8 @@ struct GptParts {
     std::string name;  // with which the names of its parameters begin
     const GptConfig& config;
     const GptParts& parts;
-    Wanted part(const char* of_it) const { return {rank, name + of_it, config, parts}; }
+    std::int64_t block = -1;  // in which it is; -1: in none
+    Wanted part(const char* of_it) const { return {rank, name + of_it, config, parts, block}; }
   };
   using Make = std::function<std::unique_ptr<Layer>(const Wanted&)>;
   Make norm, core, attention, mlp, dropout, block, positions;

@@ -44,7 +44,7 @@ GptParts Recompute::parts(GptParts parts, RecomputeCore around_core) const {
 double Recompute::repeated_flops_per_token(const GptConfig& model, std::int64_t tokens) const {
   const auto L = static_cast<double>(model.layers), C = static_cast<double>(model.width);
   const double scores = 4 * L * C * static_cast<double>(tokens);
-  return blocks > 0 ? 24 * L * C * C + scores : core ? scores : 0;
+  return blocks > 0 ? 2 * model.block_weights_per_token() + scores : core ? scores : 0;
 }
 
 }  // namespace aisc

@@ -22,6 +22,7 @@ void TrainConfig::validate(int all_ranks) const {
   positive("pp", pp);
   positive("tp", tp);
   positive("cp", cp);
+  positive("ep", ep);
   if (all_ranks % pp != 0)
     fail(fmt::format("{} ranks are no multiple of pp {}: each stage has as many", all_ranks, pp));
   if (all_ranks / pp % tp != 0)
@@ -37,6 +38,14 @@ void TrainConfig::validate(int all_ranks) const {
     fail(fmt::format("heads are {}, expected a multiple of tp {}: each rank has whole heads",
                      model.heads, tp));
   const int ranks = data_ranks(all_ranks);
+  const std::int64_t experts = model.experts.count;
+  if (experts == 0 && ep > 1) fail(fmt::format("ep is {}, and the model has no experts", ep));
+  if (ranks % ep != 0)
+    fail(fmt::format("{} data-parallel ranks are no multiple of ep {}: as many share the experts",
+                     ranks, ep));
+  if (experts % (std::int64_t{ep} * tp) != 0)
+    fail(fmt::format("experts are {}, expected a multiple of ep {} * tp {}: each rank has as many",
+                     experts, ep, tp));
   if (batch % micro_batches != 0)
     fail(fmt::format("batch {} is not a multiple of micro-batches {}", batch, micro_batches));
   if (batch / ranks < micro_batches)

@@ -19,12 +19,13 @@ struct TrainConfig {
   // (comm/mesh.h), those of one dp with 1/dp of the batch.
   int pp = 1, tp = 1;
   int cp = 1;  // ranks that share each sequence
+  int ep = 1;  // data-parallel ranks that share the experts, with those of tp; divides dp
   // Ranks with a share of the batch of their own.
   int data_ranks(int all_ranks) const { return all_ranks / (pp * tp * cp); }
   MeshShape mesh(int all_ranks) const {
-    return {.dp = data_ranks(all_ranks), .pp = pp, .cp = cp, .tp = tp};
+    return {.dp = data_ranks(all_ranks), .pp = pp, .cp = cp, .tp = tp, .ep = ep};
   }
-  bool has_mesh() const { return pp * tp * cp > 1; }
+  bool has_mesh() const { return pp * tp * cp * ep > 1; }
   std::int64_t steps = 1000;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   std::int64_t warmup_steps = 100;

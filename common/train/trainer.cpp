@@ -58,7 +58,7 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
   given(config.cp, "cp", static_cast<bool>(parts.context), "context's parts are given");
   if (!config.has_mesh()) {
     if (!parts.hooks.empty())
-      fail("hooks of a mesh are given, and there is no mesh: pp, tp and cp are 1");
+      fail("hooks of a mesh are given, and there is no mesh: pp, tp, cp and ep are 1");
     return nullptr;
   }
   return parts.mesh(rank, config.mesh(rank.world.size()));
@@ -123,6 +123,17 @@ std::vector<const ParameterStore*> Trainer::stores() const {
   return all;
 }
 
+GptParts Trainer::with_experts(GptParts parts, Mesh* mesh) const {
+  if (!parts_.experts)
+    fail(fmt::format("experts are {}, but no parts of a model with experts are given",
+                     config_.model.experts.count));
+  return parts_.experts(std::move(parts), mesh);
+}
+
+GptParts Trainer::whole_parts() const {
+  return has_experts() ? with_experts(gpt2_parts(), nullptr) : gpt2_parts();
+}
+
 Model Trainer::make_model() const {
   GptParts parts = gpt2_parts();
   parts.masks = parts_.masks;
@@ -131,6 +142,7 @@ Model Trainer::make_model() const {
       return parts_.core(w, mesh_.get(), w.config.heads / w.parts.head_parts);
     };
   if (parts_.split) parts = parts_.split(std::move(parts), mesh_->tp());
+  if (has_experts()) parts = with_experts(std::move(parts), mesh_.get());
   return make_gpt(rank_, config_.model,
                   config_.recompute.parts(std::move(parts), parts_.recomputed),
                   stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
@@ -155,10 +167,11 @@ StepReport Trainer::step(const BatchSampler& data) {
   updates_on_the_way_ = 0;
   report_ = {.loss = 0, .learning_rate = schedule_.at(steps_), .gradient_norm = 0};
   begin_gradients();
-  report_.loss = run_micro_batches(data);
-  if (!counts_losses()) report_.loss = 0;
-  const View loss(&report_.loss, {1}, DType::F64, host_);
-  loss_sum_ = rank_.world.all_reduce(loss);  // comm: 8 bytes, so that all report the same
+  const double loss = run_micro_batches(data);
+  // Each rank's layers add a part of their own to the extra loss, also those of tensor ranks.
+  losses_ = {counts_losses() ? loss : 0, extra_.sum / tokens_per_step()};
+  const View losses(losses_.data(), {has_experts() ? 2 : 1}, DType::F64, host_);
+  loss_sum_ = rank_.world.all_reduce(losses);  // comm: 8 bytes, or 16, so that all report the same
   if (stages_ && stages_->updates() > 0) {
     wait_for_loss();
     require_finite(std::sqrt(sum_over_world(last_square_)));
@@ -171,15 +184,16 @@ StepReport Trainer::step(const BatchSampler& data) {
 }
 
 double Trainer::run_micro_batches(const BatchSampler& data) {
-  const auto tokens = static_cast<double>(config_.batch * config_.model.context);
   const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
+  const double loss_factor = updates_per_step() / tokens_per_step();
+  extra_ = {.factor = loss_factor};
   const auto run = [&] {
     if (!stages_)
-      return parts_.loop(rank_, model_, config_.micro_batches, read, 1.0 / tokens, hooks_);
-    return stages_->run(model_, config_.micro_batches, read, updates_per_step() / tokens, hooks_,
+      return parts_.loop(rank_, model_, config_.micro_batches, read, loss_factor, hooks_);
+    return stages_->run(model_, config_.micro_batches, read, loss_factor, hooks_,
                         [this] { update_on_the_way(); });
   };
-  return run() / tokens;
+  return run() / tokens_per_step();
 }
 
 // One update comes behind all micro-batches, and may wait for the norm of all stages. Of several
@@ -224,6 +238,8 @@ MeshPlace Trainer::counting_place() const {
 void Trainer::wait_for_loss() {
   const auto span = rank_.trace.span("communication", "loss");
   loss_sum_.wait();
+  report_.loss = losses_[0];
+  report_.extra = losses_[1];
 }
 
 double Trainer::own_square() {
@@ -271,7 +287,7 @@ void Trainer::gather_weights() {
   for (const Synced& its : synced_) its.reducer->updated();
 }
 
-MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const {
+MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) {
   const auto span = rank_.trace.span("data");
   const Range mine = share_of(config_.batch, data_ranks().rank(), data_ranks().size());
   const Range part = share_of(mine, m, config_.micro_batches);
@@ -282,6 +298,7 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) const 
   pass.last_micro_batch = m + 1 == config_.micro_batches;
   pass.first_sample = part.begin;
   pass.kept = kept_.get();
+  pass.extra = &extra_;
   return {own_tokens(reader_ ? reader_->read(data, first, part.count())
                              : data.batch(rank_.device, first, part.count())),
           pass};
@@ -353,14 +370,13 @@ std::int64_t Trainer::missing_passes(std::size_t own) const {
 }
 
 double Trainer::flops_per_step() const {
-  return config_.model.flops_per_token(config_.model.context) *
-         static_cast<double>(config_.batch * config_.model.context);
+  return config_.model.flops_per_token(config_.model.context) * tokens_per_step();
 }
 
 double Trainer::hardware_flops_per_step() const {
   const std::int64_t context = config_.model.context;
-  return flops_per_step() + config_.recompute.repeated_flops_per_token(config_.model, context) *
-                                static_cast<double>(config_.batch * context);
+  return flops_per_step() +
+         config_.recompute.repeated_flops_per_token(config_.model, context) * tokens_per_step();
 }
 
 }  // namespace aisc

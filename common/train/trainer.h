@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +25,9 @@ struct StepReport {
   double loss;  // nats per token, mean over the global batch
   double learning_rate;
   double gradient_norm;  // before clipping
+  // What layers added to the loss (a router's balance), likewise a mean over the tokens of the
+  // global batch; not in `loss`. 0 without experts.
+  double extra = 0;
 };
 
 class Trainer : private StepEnd {
@@ -71,6 +75,8 @@ class Trainer : private StepEnd {
   // Null where every rank has whole layers of the whole model.
   Mesh* mesh() const { return mesh_.get(); }
   Stages* stages() const { return stages_.get(); }  // null: no pipeline
+  // Those of the whole model on one rank: they make the same parameters, unsplit.
+  GptParts whole_parts() const;
   // What every pass over model() needs around its layers.
   Hooks hooks() const { return hooks_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
@@ -87,10 +93,15 @@ class Trainer : private StepEnd {
     std::unique_ptr<Reducer> reducer;
   };
   Model make_model() const;
+  GptParts with_experts(GptParts parts, Mesh* mesh) const;
+  double tokens_per_step() const {
+    return static_cast<double>(config_.batch * config_.model.context);
+  }
+  bool has_experts() const { return config_.model.experts.count > 0; }
   Synced make_synced(Sync sync) const;
   // Tensor ranks compute the same losses: one of them counts them.
   bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }
-  MicroBatch micro_batch(const BatchSampler& data, std::int64_t m) const;
+  MicroBatch micro_batch(const BatchSampler& data, std::int64_t m);
   TokenPart token_part(std::int64_t tokens) const;  // of a sequence of so many, this rank's
   Pass of_own_tokens(std::int64_t tokens) const;
   Batch own_tokens(Batch whole) const;
@@ -129,7 +140,9 @@ class Trainer : private StepEnd {
   // Of the step under way.
   CpuDevice host_;
   StepReport report_{};
-  Work loss_sum_;  // of all ranks' report_.loss
+  ExtraLoss extra_;
+  std::array<double, 2> losses_{};  // report_.loss and extra, this rank's, then
+  Work loss_sum_;                   // of all ranks
   int updates_on_the_way_ = 0;
   double last_square_ = 0;  // own_square() of the last of them
 };

@@ -106,6 +106,7 @@ TEST(MeshTable, ShowsPlacesNodesAndGroups) {
             "dp groups: [0 1] [2 3] [4 5]\n"
             "pp groups: [0 2 4]* [1 3 5]*\n"
             "ep groups: [0 1] [2 3] [4 5]\n"
+            "experts groups: [0 1] [2 3] [4 5]\n"
             "grad groups: [0 1] [2 3] [4 5]\n"
             "tensor_grad groups: [0 1] [2 3] [4 5]\n"
             "expert_grad groups: one rank each\n"
@@ -132,6 +133,7 @@ TEST(MeshTable, HasNoNodesUnlessTheirSizeIsGiven) {
             "dp groups: one rank each\n"
             "pp groups: one rank each\n"
             "ep groups: one rank each\n"
+            "experts groups: [0 1]\n"
             "grad groups: one rank each\n"
             "tensor_grad groups: [0 1]\n"
             "expert_grad groups: one rank each\n"
@@ -192,6 +194,24 @@ TEST(MeshGroups, OfExpertsAreNeighboursInADataGroup) {
       const Group data = group_with(rank, groups.at("dp"));
       const auto first = data.begin() + place_of(rank, s).expert_dp * s.ep;
       ASSERT_EQ(group_with(rank, groups.at("ep")), Group(first, first + s.ep));
+    }
+  }
+}
+
+TEST(MeshGroups, OfAllExpertsAreEpGroupsTimesTensorGroups) {
+  for (const MeshShape& s : many_shapes()) {
+    SCOPED_TRACE(text_of(s));
+    const auto groups = groups_of(s);
+    for (int rank = 0; rank < s.ranks(); ++rank) {
+      const MeshPlace place = place_of(rank, s);
+      const Group all = group_with(rank, groups.at("experts"));
+      ASSERT_EQ(static_cast<int>(all.size()), s.ep * s.tp);
+      for (int i = 0; i < s.ep * s.tp; ++i) {
+        const MeshPlace other = place_of(all[static_cast<std::size_t>(i)], s);
+        ASSERT_EQ((Group{other.ep, other.tp}), (Group{i / s.tp, i % s.tp}));
+        ASSERT_EQ((Group{other.pp, other.cp, other.expert_dp}),
+                  (Group{place.pp, place.cp, place.expert_dp}));
+      }
     }
   }
 }
@@ -320,6 +340,7 @@ TEST_P(MeshCommunicators, JoinTheRanksOfTheirGroup) {
                                                        {"dp", &mesh.dp()},
                                                        {"pp", &mesh.pp()},
                                                        {"ep", &mesh.ep()},
+                                                       {"experts", &mesh.experts()},
                                                        {"grad", &mesh.gradients()},
                                                        {"embedding", mesh.embedding()},
                                                        {"expert_grad", &mesh.expert_gradients()}};

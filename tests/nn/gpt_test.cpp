@@ -181,6 +181,63 @@ TEST(Gpt, CountsFlopsByTheUsualConvention) {
                    6.0 * (50304.0 * 768 + 12.0 * 12 * 768 * 768) + 12.0 * 12 * 768 * 64);
 }
 
+// An MLP counts as many times as a token meets one, and the router beside it.
+TEST(Gpt, CountsFlopsOfTheExpertsThatATokenMeets) {
+  GptConfig config{.layers = 3, .heads = 1, .width = 8, .context = 4, .vocabulary = 16};
+  const double dense = config.flops_per_token(4);
+  config.experts = {.count = 6, .every = 1};
+  const double mlp = 6.0 * 8 * 8 * 8, router = 6.0 * 6 * 8;
+  EXPECT_EQ(config.flops_per_token(4), dense + 3 * router);
+  config.experts.router = "top2";
+  EXPECT_EQ(config.flops_per_token(4), dense + 3 * (mlp + router));
+  config.experts.shared = true;
+  config.experts.every = 2;
+  EXPECT_EQ(config.flops_per_token(4), dense + 2 * mlp + router);
+}
+
+TEST(Gpt, HasExpertsInEveryFewBlocks) {
+  GptConfig config;
+  for (std::int64_t block = 0; block < 4; ++block) EXPECT_FALSE(config.has_experts(block));
+  config.experts.count = 2;
+  for (std::int64_t block = 0; block < 4; ++block)
+    EXPECT_EQ(config.has_experts(block), block % 2 == 1) << block;
+}
+
+// What a part is asked for says in which block it is to be, if in any.
+TEST(Gpt, TellsItsPartsTheBlock) {
+  TestWorld world;
+  GptConfig config = odd_config();
+  config.layers = 3;
+  GptParts parts = gpt2_parts();
+  std::vector<std::int64_t> mlps, norms;
+  parts.mlp = [&](const GptParts::Wanted& w) {
+    mlps.push_back(w.block);
+    return gpt2_parts().mlp(w);
+  };
+  parts.norm = [&](const GptParts::Wanted& w) {
+    norms.push_back(w.block);
+    return gpt2_parts().norm(w);
+  };
+  make_gpt(world.rank, config, parts, BlockRange{1, 3});
+  EXPECT_EQ(mlps, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(norms.back(), -1);
+}
+
+TEST(Gpt, NamesExpertsThatDoNotFit) {
+  const auto says = [](const GptExperts& experts, const std::vector<std::string>& fragments) {
+    GptConfig config = odd_config();
+    config.experts = experts;
+    EXPECT_TRUE(error_says([&] { config.validate(); }, fragments));
+  };
+  says({.count = -1}, {"experts are -1", "expected 0 or more"});
+  says({.count = 2, .every = 0}, {"every 0 blocks", "expected 1 to 2"});
+  says({.count = 2, .every = 3}, {"every 3 blocks", "expected 1 to 2"});
+  says({.count = 1, .router = "top2"}, {"experts are 1", "expected 2 or more", "top2"});
+  says({.count = 2, .capacity = -1}, {"experts' capacity is -1", "0 or more"});
+  says({.count = 2, .balance = std::nan("")}, {"experts' balance is nan", "0 or more"});
+  says({.count = 2, .z_loss = -0.5}, {"experts' z-loss is -0.5", "0 or more"});
+}
+
 TEST_P(GptOnDevices, LeavesNothingBehind) {
   TestWorld world(GetParam());
   const GptConfig config = odd_config();

@@ -166,8 +166,31 @@ TEST(Trainer, NamesWhatDoesNotFit) {
     message([&](TrainConfig& c) { c.clip = bad; }, {"clip is", "0 or more"});
   }
   message([](TrainConfig& c) { c.model.dropout = 1; }, {"dropout is 1"});
+  message([](TrainConfig& c) { c.ep = 2; }, {"ep is 2", "no experts"});
+  message([](TrainConfig& c) { c.ep = 0; }, {"ep is 0", "1 or more"});
   const TrainConfig config = small_config(DType::F32);
   EXPECT_TRUE(error_says([&] { config.validate(0); }, {"ranks is 0", "1 or more"}));
+}
+
+TEST(Trainer, NamesExpertsThatRanksCannotShare) {
+  TrainConfig config = small_config(DType::F32);
+  config.ep = 2;
+  config.model.experts.count = 6;
+  EXPECT_TRUE(error_says([&] { config.validate(3); }, {"3 data-parallel ranks", "ep 2"}));
+  config.tp = 2;
+  EXPECT_TRUE(error_says([&] { config.validate(4); }, {"experts are 6", "ep 2 * tp 2"}));
+  config.model.experts.count = 8;
+  config.validate(4);
+  EXPECT_TRUE(config.has_mesh());
+  EXPECT_EQ(config.mesh(4).ep, 2);
+}
+
+TEST(Trainer, NeedsTheLayersOfExperts) {
+  TestWorld world;
+  TrainConfig config = small_config(DType::F32);
+  config.model.experts.count = 2;
+  EXPECT_TRUE(error_says([&] { Trainer(world.rank, config); },
+                         {"experts are 2", "no parts of a model with experts are given"}));
 }
 
 }  // namespace
