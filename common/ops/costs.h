@@ -78,6 +78,12 @@ inline OpCost gelu(const View& y, const ConstView& x) { return each(9, x, bytes(
 inline OpCost gelu_backward(const View& dx, const ConstView& dy, const ConstView& x) {
   return each(17, x, bytes(dx, dy, x));
 }
+// Exponential, sum, quotient.
+inline OpCost sigmoid(const View& y, const ConstView& x) { return each(3, x, bytes(y, x)); }
+// dy y (1 - y).
+inline OpCost sigmoid_backward(const View& dx, const ConstView& dy, const ConstView& y) {
+  return each(3, y, bytes(dx, dy, y));
+}
 // Of Philox four bits come from ten rounds of two products, two exclusive ors and two keys.
 inline OpCost dropout(const View& y, const ConstView& x, const double&, const Philox&,
                       const std::uint64_t&, const View& mask) {
@@ -106,6 +112,9 @@ inline OpCost scale_rows(const View& y, const ConstView& x, const ConstView& fac
                          const Into& into) {
   return each(into == Into::Accumulate ? 2 : 1, x, bytes(y, x, factors) + again(y, into));
 }
+inline OpCost row_dots(const View& dots, const ConstView& a, const ConstView& b) {
+  return each(2, a, bytes(dots, a, b));
+}
 // Maximum, difference, exponential, sum, quotient.
 inline OpCost softmax(const View& y, const ConstView& x) { return each(5, x, bytes(y, x)); }
 inline OpCost softmax_backward(const View& dx, const ConstView& dy, const ConstView& y) {
@@ -115,6 +124,26 @@ inline OpCost softmax_backward(const View& dx, const ConstView& dy, const ConstV
 inline OpCost masked_softmax(const View& y, const ConstView& x, const double&,
                              const AttentionMask&) {
   return each(6, x, bytes(y, x));
+}
+// Sum, quotient.
+inline OpCost normalize_rows(const View& y, const ConstView& x) { return each(2, x, bytes(y, x)); }
+// The sum of x (1), that of dy y (2), difference and quotient (2).
+inline OpCost normalize_rows_backward(const View& dx, const ConstView& dy, const ConstView& y,
+                                      const ConstView& x) {
+  return each(5, x, bytes(dx, dy, y, x));
+}
+
+// Each number is compared at least once.
+inline OpCost top_k(const View& ids, const ConstView& x) { return each(1, x, bytes(ids, x)); }
+// Of x what is taken.
+inline OpCost take_columns(const View& values, const ConstView&, const ConstView& ids) {
+  return each(0, values, 2 * bytes(values) + bytes(ids));
+}
+// Overwritten is the whole of dx; else a number is read and written for each that is added.
+inline OpCost take_columns_backward(const View& dx, const ConstView& dvalues, const ConstView& ids,
+                                    const Into& into) {
+  const double added_to = 2 * number(dvalues.count()) * static_cast<double>(size_of(dx.dtype()));
+  return each(1, dvalues, bytes(dvalues, ids) + (into == Into::Overwrite ? bytes(dx) : added_to));
 }
 
 // Model FLOPs of causal attention are those of all pairs, seen or not (Chowdhery et al., "PaLM",

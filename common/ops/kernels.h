@@ -16,6 +16,8 @@ struct Kernels {
   decltype(&ops::relu_backward) relu_backward;
   decltype(&ops::gelu) gelu;
   decltype(&ops::gelu_backward) gelu_backward;
+  decltype(&ops::sigmoid) sigmoid;
+  decltype(&ops::sigmoid_backward) sigmoid_backward;
   decltype(&ops::dropout) dropout;
   decltype(&ops::dropout_backward) dropout_backward;
   decltype(&ops::add_bias) add_bias;
@@ -23,9 +25,15 @@ struct Kernels {
   decltype(&ops::layer_norm) layer_norm;
   decltype(&ops::layer_norm_backward) layer_norm_backward;
   decltype(&ops::scale_rows) scale_rows;
+  decltype(&ops::row_dots) row_dots;
   decltype(&ops::softmax) softmax;
   decltype(&ops::softmax_backward) softmax_backward;
   decltype(&ops::masked_softmax) masked_softmax;
+  decltype(&ops::normalize_rows) normalize_rows;
+  decltype(&ops::normalize_rows_backward) normalize_rows_backward;
+  decltype(&ops::top_k) top_k;
+  decltype(&ops::take_columns) take_columns;
+  decltype(&ops::take_columns_backward) take_columns_backward;
   decltype(&ops::permute) permute;
   decltype(&ops::attention) attention;
   decltype(&ops::attention_backward) attention_backward;

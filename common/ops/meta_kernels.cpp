@@ -18,8 +18,8 @@ struct Nothing {
 
 const Kernels& meta_kernels() {
   constexpr Nothing n;
-  static const Kernels kernels{n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n,
-                               n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n};
+  static const Kernels kernels{n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n,
+                               n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n};
   return kernels;
 }
 

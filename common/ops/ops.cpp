@@ -150,6 +150,15 @@ void gelu_backward(View dx, ConstView dy, ConstView x) {
       .run(&Kernels::gelu_backward, costs::gelu_backward, dx, dy, x);
 }
 
+void sigmoid(View y, ConstView x) {
+  check_pair("sigmoid", "y", y, "x", x).run(&Kernels::sigmoid, costs::sigmoid, y, x);
+}
+
+void sigmoid_backward(View dx, ConstView dy, ConstView y) {
+  check_triple("sigmoid_backward", "dx", dx, "dy", dy, "y", y)
+      .run(&Kernels::sigmoid_backward, costs::sigmoid_backward, dx, dy, y);
+}
+
 void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64_t first_index,
              View mask) {
   const Checks checks("dropout", "x", x);

@@ -70,6 +70,9 @@ void relu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 void gelu(View y, ConstView x);
 void gelu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 
+void sigmoid(View y, ConstView x);                          // 1 / (1 + exp(-x)); in place
+void sigmoid_backward(View dx, ConstView dy, ConstView y);  // from y, not x; dx may be dy or y
+
 // Keeps each element with probability 1 - rate and scales it by 1 / (1 - rate); the others become
 // 0. Element i is kept if random.bits(first_index + i) >= rate * 2^32, so that any split of a
 // tensor over ranks draws the same mask. 0 <= rate < 1. The backward is the same call on dy, or,
@@ -91,9 +94,34 @@ void layer_norm_backward(View dx, View dweight, View dbias, ConstView dy, ConstV
 // y (N, D) = [y +] factors[n] * x (N, D), row by row; factors (N) in F32 (F64 for F64). y may be
 // F32 where x is shorter; in place.
 void scale_rows(View y, ConstView x, ConstView factors, Into into = Into::Overwrite);
+// dots[n] = the sum over d of a[n, d] * b[n, d]; a, b (N, D); dots (N) in F32 (F64 for F64). Of
+// dy and x it is the gradient of scale_rows' factors.
+void row_dots(View dots, ConstView a, ConstView b);
 
 void softmax(View y, ConstView x);                          // over the last dimension; in place
 void softmax_backward(View dx, ConstView dy, ConstView y);  // from y, not x; dx may be dy
+
+// y (N, C) = x / the sum of its row. A row whose sum is 0 becomes 0, and gets no gradient. In
+// place.
+void normalize_rows(View y, ConstView x);
+// dx = (dy - sum over c of dy y) / sum of x, row by row; dx may be dy.
+void normalize_rows_backward(View dx, ConstView dy, ConstView y, ConstView x);
+
+// ---- choices of a row ---------------------------------------------------------------------------
+
+// ids (N, k) I32: the columns of the k largest numbers of each row of x (N, E), the largest first;
+// of equal ones the lower column first. NaN comes after all numbers, so that all ids of a row
+// differ whatever it holds. Throws Error unless 1 <= k <= E. It has no gradient: what was chosen is
+// taken by take_columns, which has one.
+void top_k(View ids, ConstView x);
+
+// values[n, j] = x[n, ids[n, j]]; values, ids (N, k), x (N, E); ids I32. Of an id -1 (nothing was
+// chosen): 0. Throws Error naming an id outside [-1, E).
+void take_columns(View values, ConstView x, ConstView ids);
+// dx (N, E) = [dx +] each dvalues[n, j] added at [n, ids[n, j]]; an id -1 adds to none. Ids of a
+// row may be equal: their terms are summed in F32 in the order of j and rounded once. dx may be F32
+// where dvalues is shorter. Throws Error as take_columns().
+void take_columns_backward(View dx, ConstView dvalues, ConstView ids, Into into = Into::Overwrite);
 
 // ---- attention ----------------------------------------------------------------------------------
 

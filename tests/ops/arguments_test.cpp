@@ -79,6 +79,9 @@ TEST_P(Arguments, OfElementwiseOperationsHaveOneCountAndType) {
   EXPECT_TRUE(error_says([&] { ops::gelu(f32(3), f32(4)); }, {"gelu", "(3) F32", "4"}));
   EXPECT_TRUE(error_says([&] { ops::gelu_backward(f32(3), f64(3), f32(3)); },
                          {"gelu_backward", "F32", "F64"}));
+  EXPECT_TRUE(error_says([&] { ops::sigmoid(f32(3), f32(4)); }, {"sigmoid", "(3) F32", "4"}));
+  EXPECT_TRUE(error_says([&] { ops::sigmoid_backward(f32(3), f32(3), f64(3)); },
+                         {"sigmoid_backward", "y is (3) F64", "F32"}));
 }
 
 TEST_P(Arguments, AreFloating) {
@@ -210,6 +213,60 @@ TEST_P(Arguments, OfEmbeddingAreIdsInsideTheTable) {
                          {"embedding", "out is (3, 2)", "expected (2, 2)"}));
   EXPECT_TRUE(error_says([&] { ops::embedding(out, table, f32(3)); },
                          {"embedding", "ids is (3) F32", "I32"}));
+}
+
+TEST_P(Arguments, OfTopKAreColumns) {
+  const Tensor x = f32(2, 5);
+  const auto of = [&](Index N, Index k) {
+    const Tensor ids({N, k}, DType::I32, device_);
+    ops::top_k(ids, x);
+  };
+  for (const Index k : {0, 6})
+    EXPECT_TRUE(error_says([&] { of(2, k); },
+                           {"top_k", "k is " + std::to_string(k), "1 to the columns of x"}));
+  EXPECT_TRUE(error_says([&] { of(3, 2); }, {"top_k", "ids is (3, 2) I32", "expected (2, 2) I32"}));
+  EXPECT_TRUE(error_says([&] { ops::top_k(f32(2, 2), x); }, {"top_k", "ids is (2, 2) F32", "I32"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::top_k(ids(1, 2), x); }, {"top_k", "ids is (2) I32", "2 dimensions"}));
+}
+
+TEST_P(Arguments, OfTakenColumnsAreIdsInsideTheRow) {
+  const Tensor x = f32(2, 5), values = f32(2, 2);
+  const auto chosen = [&](std::int32_t third) { return ids(0, -1, third, 4).reshaped({2, 2}); };
+  for (const std::int32_t wrong : {-2, 5, 1000}) {
+    const std::string found = "id[2] is " + std::to_string(wrong) + ", expected -1 <= id < 5";
+    EXPECT_TRUE(data_error_says([&] { ops::take_columns(values, x, chosen(wrong)); },
+                                {"take_columns: " + found}));
+    EXPECT_TRUE(data_error_says([&] { ops::take_columns_backward(x, values, chosen(wrong)); },
+                                {"take_columns_backward: " + found}));
+  }
+  EXPECT_NO_THROW(call_and_wait(device_, [&] { ops::take_columns(values, x, chosen(3)); }));
+  EXPECT_TRUE(error_says([&] { ops::take_columns(f32(2, 3), x, chosen(3)); },
+                         {"take_columns", "values is (2, 3)", "expected (2, 2)"}));
+  EXPECT_TRUE(error_says([&] { ops::take_columns(values, f32(3, 5), chosen(3)); },
+                         {"take_columns", "ids is (2, 2) I32", "expected (3, 2) I32"}));
+  EXPECT_TRUE(error_says([&] { ops::take_columns_backward(f32(3, 5), values, chosen(3)); },
+                         {"take_columns_backward", "dx is (3, 5)", "expected (2, 5)"}));
+  EXPECT_TRUE(error_says([&] { ops::take_columns_backward(bf16(2, 5), values, chosen(3)); },
+                         {"take_columns_backward", "dx is (2, 5) BF16", "F32"}));
+  EXPECT_TRUE(error_says([&] { ops::take_columns_backward(x, f32(2, 3), chosen(3)); },
+                         {"take_columns_backward", "ids is (2, 2) I32", "expected (2, 3) I32"}));
+}
+
+TEST_P(Arguments, OfSumsOfRowsHaveOneShape) {
+  EXPECT_TRUE(error_says([&] { ops::row_dots(f32(2), f32(2, 3), f32(3, 2)); },
+                         {"row_dots", "b is (3, 2)", "expected (2, 3)"}));
+  EXPECT_TRUE(error_says([&] { ops::row_dots(f32(3), f32(2, 3), f32(2, 3)); },
+                         {"row_dots", "dots is (3) F32", "expected (2) F32"}));
+  EXPECT_TRUE(error_says([&] { ops::row_dots(bf16(2), bf16(2, 3), bf16(2, 3)); },
+                         {"row_dots", "dots is (2) BF16", "expected (2) F32"}));
+  EXPECT_TRUE(error_says([&] { ops::normalize_rows(f32(6), f32(2, 3)); },
+                         {"normalize_rows", "y is (6)", "expected (2, 3)"}));
+  EXPECT_TRUE(error_says([&] { ops::normalize_rows(f32(6), f32(6)); },
+                         {"normalize_rows", "x is (6)", "2 dimensions"}));
+  EXPECT_TRUE(
+      error_says([&] { ops::normalize_rows_backward(f32(2, 3), f32(2, 3), f32(2, 3), f64(2, 3)); },
+                 {"normalize_rows_backward", "x is (2, 3) F64", "expected (2, 3) F32"}));
 }
 
 TEST_P(Arguments, OfATablesPartLieInTheWhole) {

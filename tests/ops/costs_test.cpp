@@ -102,6 +102,24 @@ TEST_F(CostsTest, OfTablesAndOptimizers) {
          17 * 8, 8 * (2 + 2 + 4 * 6));
 }
 
+// Two of five columns of three rows.
+TEST_F(CostsTest, OfChoices) {
+  const Tensor x = tensor({3, 5}), y = tensor({3, 5}), dots = tensor({3}), values = tensor({3, 2});
+  const Tensor ids = Tensor::zeros({3, 2}, DType::I32, device_), dx = tensor({3, 5});
+  expect(cost_of([&] { ops::sigmoid(y, x); }), "sigmoid", 3 * 15, 4 * 30);
+  expect(cost_of([&] { ops::sigmoid_backward(y, x, y); }), "sigmoid_backward", 3 * 15, 4 * 45);
+  expect(cost_of([&] { ops::row_dots(dots, x, y); }), "row_dots", 2 * 15, 4 * 33);
+  expect(cost_of([&] { ops::normalize_rows(y, x); }), "normalize_rows", 2 * 15, 4 * 30);
+  expect(cost_of([&] { ops::normalize_rows_backward(dx, x, y, x); }), "normalize_rows_backward",
+         5 * 15, 4 * 60);
+  expect(cost_of([&] { ops::top_k(ids, x); }), "top_k", 15, 4 * (15 + 6));
+  expect(cost_of([&] { ops::take_columns(values, x, ids); }), "take_columns", 0, 4 * (2 * 6 + 6));
+  expect(cost_of([&] { ops::take_columns_backward(dx, values, ids); }), "take_columns_backward", 6,
+         4 * (6 + 6 + 15));
+  expect(cost_of([&] { ops::take_columns_backward(dx, values, ids, ops::Into::Accumulate); }),
+         "take_columns_backward", 6, 4 * (6 + 6 + 2 * 6));
+}
+
 TEST_F(CostsTest, AreNotCountedWhereNobodyListens) {
   EXPECT_FALSE(device_.wants_costs());
   device_.listen([](const OpCost&) {});

@@ -106,6 +106,38 @@ TEST_P(Elementwise, GeluIsItsInputOrZeroFarFromZero) {
   }
 }
 
+TEST_P(Elementwise, SigmoidMatchesItsFormula) {
+  expect_unary(ops::sigmoid, [](const Array& x) {
+    Array y = x;
+    for (double& value : y.values) value = 1 / (1 + std::exp(-value));
+    return y;
+  });
+  expect_binary(ops::sigmoid_backward, [](const Array& dy, const Array& y) {
+    Array dx = dy;
+    for (std::size_t i = 0; i < dx.values.size(); ++i)
+      dx.values[i] *= y.values[i] * (1 - y.values[i]);
+    return dx;
+  });
+}
+
+TEST_P(Elementwise, SigmoidBackwardMayOverwriteItsSecondInput) {
+  const Tensor dy = tensor({4, 8, 16}, {3}), y = tensor({0.5, 0.25, 1}, {3});
+  ops::sigmoid_backward(y, dy, y);
+  EXPECT_EQ(to_doubles(y), (std::vector<double>{1, 1.5, 0}));
+}
+
+TEST_P(Elementwise, SigmoidIsZeroOrOneFarFromZero) {
+  const Tensor x = tensor({-INFINITY, -1e4, -1000, -200, 0, 200, 1000, 1e4, INFINITY}, {9});
+  const Tensor y = unwritten({9}), dx = unwritten({9});
+  ops::sigmoid(y, x);
+  const std::vector<double> values = to_doubles(y);
+  for (std::size_t i = 0; i < 9; ++i)
+    EXPECT_NEAR(values[i], i < 4 ? 0 : i == 4 ? 0.5 : 1, 1e-80) << i;
+  ops::sigmoid_backward(dx, tensor(std::vector<double>(9, 1.0), {9}), y);
+  const std::vector<double> slopes = to_doubles(dx);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_NEAR(slopes[i], i == 4 ? 0.25 : 0, 1e-80) << i;
+}
+
 TEST_P(Elementwise, NaNStaysNaN) {
   const Tensor x = random({100}, "x"), ones = tensor(std::vector<double>(100, 1.0), {100});
   write_doubles(x.view().flat(37, 1), {NAN});
@@ -121,6 +153,12 @@ TEST_P(Elementwise, NaNStaysNaN) {
   expect_nan_only_at_37("gelu_backward");
   ops::gelu_backward(y, x, ones);
   expect_nan_only_at_37("gelu_backward of dy");
+  ops::sigmoid(y, x);
+  expect_nan_only_at_37("sigmoid");
+  ops::sigmoid_backward(y, x, ones);
+  expect_nan_only_at_37("sigmoid_backward of dy");
+  ops::sigmoid_backward(y, ones, x);
+  expect_nan_only_at_37("sigmoid_backward of y");
   ops::relu(y, x);
   expect_nan_only_at_37("relu");
   ops::relu_backward(y, x, ones);

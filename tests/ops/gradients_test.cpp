@@ -106,6 +106,43 @@ TEST_P(OpGradients, OfSoftmax) {
   EXPECT_TRUE(check_gradient(loss, x, dx));
 }
 
+TEST_P(OpGradients, OfSigmoid) {
+  const Tensor x = random({40}, "x"), dy = random({40}, "dy");
+  const Tensor y = unwritten({40}), dx = unwritten({40});
+  const auto loss = loss_of(y, dy, [&] { ops::sigmoid(y, x); });
+  loss();
+  ops::sigmoid_backward(dx, dy, y);
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+}
+
+TEST_P(OpGradients, OfNormalizedRows) {
+  const Tensor x = random({4, 7}, "x"), dy = random({4, 7}, "dy");
+  const Tensor y = unwritten({4, 7}), dx = unwritten({4, 7});
+  ops::sigmoid(x, x);  // sums far from 0
+  const auto loss = loss_of(y, dy, [&] { ops::normalize_rows(y, x); });
+  loss();
+  ops::normalize_rows_backward(dx, dy, y, x);
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+}
+
+TEST_P(OpGradients, OfTheFactorsOfRowsAreDots) {
+  const Tensor x = random({5, 6}, "x"), factors = random({5}, "factors"), dy = random({5, 6}, "dy");
+  const Tensor y = unwritten({5, 6}), dfactors = unwritten({5});
+  ops::row_dots(dfactors, dy, x);
+  const auto loss = loss_of(y, dy, [&] { ops::scale_rows(y, x, factors); });
+  EXPECT_TRUE(check_gradient(loss, factors, dfactors));
+}
+
+// Some columns are taken twice, some never; of -1 nothing is.
+TEST_P(OpGradients, OfColumnsThatAreTaken) {
+  const Tensor x = random({3, 5}, "x"), dvalues = random({3, 3}, "dvalues");
+  const Tensor values = unwritten({3, 3}), dx = unwritten({3, 5});
+  const Tensor ids = ids_tensor({4, 0, 4, 2, -1, 1, 3, 3, 3}, device_).reshaped({3, 3});
+  ops::take_columns_backward(dx, dvalues, ids);
+  const auto loss = loss_of(values, dvalues, [&] { ops::take_columns(values, x, ids); });
+  EXPECT_TRUE(check_gradient(loss, x, dx));
+}
+
 TEST_P(OpGradients, OfAttention) {
   struct Sizes {
     std::int64_t B, T, H, D;

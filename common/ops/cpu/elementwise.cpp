@@ -109,4 +109,13 @@ void gelu_backward(View dx, ConstView dy, ConstView x) {
   });
 }
 
+// Far below 0 the exponential is infinite and the quotient 0, as it should be.
+void sigmoid(View y, ConstView x) {
+  map(y, x, [](auto v) { return decltype(v)(1) / (decltype(v)(1) + vector_exp(-v)); });
+}
+
+void sigmoid_backward(View dx, ConstView dy, ConstView y) {
+  map(dx, dy, y, [](auto d, auto s) { return d * s * (decltype(s)(1) - s); });
+}
+
 }  // namespace aisc::cpu

@@ -21,6 +21,8 @@ decltype(ops::relu) relu;
 decltype(ops::relu_backward) relu_backward;
 decltype(ops::gelu) gelu;
 decltype(ops::gelu_backward) gelu_backward;
+decltype(ops::sigmoid) sigmoid;
+decltype(ops::sigmoid_backward) sigmoid_backward;
 
 // dropout.cpp
 decltype(ops::dropout) dropout;
@@ -32,9 +34,17 @@ decltype(ops::add_bias_backward) add_bias_backward;
 decltype(ops::layer_norm) layer_norm;
 decltype(ops::layer_norm_backward) layer_norm_backward;
 decltype(ops::scale_rows) scale_rows;
+decltype(ops::row_dots) row_dots;
 decltype(ops::softmax) softmax;
 decltype(ops::softmax_backward) softmax_backward;
 decltype(ops::masked_softmax) masked_softmax;
+decltype(ops::normalize_rows) normalize_rows;
+decltype(ops::normalize_rows_backward) normalize_rows_backward;
+
+// choices.cpp
+decltype(ops::top_k) top_k;
+decltype(ops::take_columns) take_columns;
+decltype(ops::take_columns_backward) take_columns_backward;
 
 // permute.cpp
 decltype(ops::permute) permute;

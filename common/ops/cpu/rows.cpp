@@ -1,5 +1,5 @@
-// Operations on rows: layer norm and softmax. A row is read from memory once; further passes over
-// it find it in cache.
+// Operations on rows: layer norm, softmax, sums. A row is read from memory once; further passes
+// over it find it in cache.
 #include <algorithm>
 #include <cmath>
 
@@ -138,6 +138,20 @@ void scale_rows(View y, ConstView x, ConstView factors, Into into) {
   });
 }
 
+void row_dots(View dots, ConstView a, ConstView b) {
+  dispatch(a.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t D = a.shape()[1];
+    const T *left = a.data<T>(), *right = b.data<T>();
+    S* to = dots.data<S>();
+    parallel_rows(a.shape()[0], D, [=](std::int64_t n) {
+      const T *x = left + n * D, *y = right + n * D;
+      to[n] = sum_of<S>(D, [=](std::int64_t d) { return widen(x[d]) * widen(y[d]); });
+    });
+  });
+}
+
 void softmax(View y, ConstView x) {
   if (x.count() == 0) return;
   dispatch(x.dtype(), [&](auto type) {
@@ -207,6 +221,44 @@ void masked_softmax(View y, ConstView x, double factor, const ops::AttentionMask
 #pragma omp simd
       for (std::int64_t k = 0; k < seen; ++k)
         to[k] = narrow<T>(vector_exp(by * (widen(row[k]) - maximum)) * inverse);
+    });
+  });
+}
+
+void normalize_rows(View y, ConstView x) {
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t C = x.shape()[1];
+    const T* in = x.data<T>();
+    T* out = y.data<T>();
+    parallel_rows(x.shape()[0], C, [=](std::int64_t n) {
+      const T* row = in + n * C;
+      T* to = out + n * C;
+      const S sum = sum_of<S>(C, [=](std::int64_t c) { return widen(row[c]); });
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c)
+        to[c] = narrow<T>(sum == S(0) ? S(0) : widen(row[c]) / sum);
+    });
+  });
+}
+
+void normalize_rows_backward(View dx, ConstView dy, ConstView y, ConstView x) {
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    using S = Accumulator<T>;
+    const std::int64_t C = x.shape()[1];
+    const T *in = x.data<T>(), *shares = y.data<T>(), *gradients = dy.data<T>();
+    T* to = dx.data<T>();
+    parallel_rows(x.shape()[0], C, [=](std::int64_t n) {
+      const T *row = in + n * C, *share = shares + n * C, *gradient = gradients + n * C;
+      T* out = to + n * C;
+      const S sum = sum_of<S>(C, [=](std::int64_t c) { return widen(row[c]); });
+      const S mean =
+          sum_of<S>(C, [=](std::int64_t c) { return widen(gradient[c]) * widen(share[c]); });
+#pragma omp simd
+      for (std::int64_t c = 0; c < C; ++c)
+        out[c] = narrow<T>(sum == S(0) ? S(0) : (widen(gradient[c]) - mean) / sum);
     });
   });
 }

@@ -1,10 +1,9 @@
 // Operations that choose rows or columns by whole numbers: embedding and cross entropy.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "common/ops/cpu/check_range.h"
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/parallel.h"
 #include "common/ops/cpu/reduce.h"
@@ -15,17 +14,6 @@ namespace {
 
 constexpr std::int64_t kClassBlock =
     1024;  // columns that pass the maximum and then the sum, in cache
-
-// Throws Error naming the first number outside [low, high).
-void check_range(const char* operation, const char* name, const ConstView& numbers,
-                 std::int64_t low, std::int64_t high) {
-  const auto values = numbers.values<std::int32_t>();
-  const auto wrong = std::find_if(values.begin(), values.end(),
-                                  [=](std::int32_t v) { return v < low || v >= high; });
-  if (wrong != values.end())
-    fail(fmt::format("{}: {}[{}] is {}, expected {} <= {} < {}", operation, name,
-                     wrong - values.begin(), *wrong, low, name, high));
-}
 
 // The rows, or classes, of [begin, begin + count) that are here; the numbers that exist are those
 // below `limit`.

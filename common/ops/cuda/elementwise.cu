@@ -1,9 +1,9 @@
 // Operations whose outputs depend on one element of each input: one pass over memory each, an
 // access of 16 bytes of each tensor a thread.
 //
-// Bytes moved per element of `size` bytes: fill size; scale, relu, gelu 2 size; add, relu_backward,
-// gelu_backward 3 size; cast the sizes of both types. Share of the memory's bandwidth: measured by
-// ./aisc bench gpu; not measured yet.
+// Bytes moved per element of `size` bytes: fill size; scale, relu, gelu, sigmoid 2 size; add
+// and the backward of the last three 3 size; cast the sizes of both types. Share of the memory's
+// bandwidth: measured by ./aisc bench gpu; not measured yet.
 #include "common/ops/cuda/grid.h"
 #include "common/ops/cuda/kernels.h"
 #include "common/ops/cuda/numbers.h"
@@ -140,6 +140,20 @@ struct GeluBackward {
   }
 };
 
+// Far below 0 the exponential is infinite and the quotient 0, as it should be.
+struct Sigmoid {
+  template <class S>
+  __device__ S operator()(S x) const {
+    return quotient(S(1), S(1) + exp_of(-x));
+  }
+};
+struct SigmoidBackward {
+  template <class S>
+  __device__ S operator()(S dy, S y) const {
+    return dy * y * (S(1) - y);
+  }
+};
+
 }  // namespace
 
 void fill(View out, double value) {
@@ -178,6 +192,10 @@ void relu_backward(View dx, ConstView dy, ConstView x) {
 void gelu(View y, ConstView x) { map("gelu", y, x, Gelu{}); }
 void gelu_backward(View dx, ConstView dy, ConstView x) {
   map("gelu_backward", dx, dy, x, GeluBackward{});
+}
+void sigmoid(View y, ConstView x) { map("sigmoid", y, x, Sigmoid{}); }
+void sigmoid_backward(View dx, ConstView dy, ConstView y) {
+  map("sigmoid_backward", dx, dy, y, SigmoidBackward{});
 }
 
 }  // namespace aisc::cuda

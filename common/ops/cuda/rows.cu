@@ -1,8 +1,9 @@
-// Operations on rows: bias and softmax, with their backward passes.
+// Operations on rows: bias, softmax and sums, with their backward passes.
 //
 // Bytes moved per element of `size` bytes: add_bias 2 size; add_bias_backward size, and of its
 // partial sums at most 4 / 64 of an element written and read; softmax 3 size, softmax_backward
-// 5 size, masked_softmax as softmax, less where a row that is read a second time is still in cache.
+// 5 size, masked_softmax as softmax, row_dots 2 size, normalize_rows 3 size, its backward 5
+// size; less where a row that is read a second time is still in cache.
 // Share of the memory's bandwidth: measured by ./aisc bench gpu; not measured yet.
 #include "common/ops/cuda/attention.h"
 #include "common/ops/cuda/column_sums.h"
@@ -151,6 +152,64 @@ __global__ void __launch_bounds__(kThreads)
   y[i] = narrow<Y>(value);
 }
 
+// ---- sums of rows -------------------------------------------------------------------------------
+
+// The sum over c of f(row, c), by the row's threads together; each gets all of it.
+template <int threads, class S, class F>
+__device__ __forceinline__ S row_sum(std::int64_t C, const F& f) {
+  S sum = 0;
+  for (std::int64_t c = RowThreads<threads>::index(); c < C; c += threads) sum += f(c);
+  return reduce<threads>(sum, Add{});
+}
+
+template <int threads, class T>
+__global__ void __launch_bounds__(RowThreads<threads>::kBlock)
+    row_dots_kernel(Accumulator<T>* dots, const T* a, const T* b, std::int64_t N, std::int64_t D) {
+  using S = Accumulator<T>;
+  const std::int64_t row = RowThreads<threads>::row();
+  if (row >= N) return;
+  const T *x = a + row * D, *y = b + row * D;
+  const S dot = row_sum<threads, S>(D, [=](std::int64_t d) { return widen(x[d]) * widen(y[d]); });
+  if (RowThreads<threads>::index() == 0) dots[row] = dot;
+}
+
+// y may be x: a thread writes the elements that it alone reads, after all have been read once.
+template <int threads, class T>
+__global__ void __launch_bounds__(RowThreads<threads>::kBlock)
+    normalize_rows_kernel(T* y, const T* x, std::int64_t N, std::int64_t C) {
+  using S = Accumulator<T>;
+  const std::int64_t row = RowThreads<threads>::row();
+  if (row >= N) return;
+  const T* in = x + row * C;
+  const S sum = row_sum<threads, S>(C, [=](std::int64_t c) { return widen(in[c]); });
+  for (std::int64_t c = RowThreads<threads>::index(); c < C; c += threads)
+    y[row * C + c] = narrow<T>(sum == S(0) ? S(0) : widen(in[c]) / sum);
+}
+
+template <int threads, class T>
+__global__ void __launch_bounds__(RowThreads<threads>::kBlock)
+    normalize_rows_backward_kernel(T* dx, const T* dy, const T* y, const T* x, std::int64_t N,
+                                   std::int64_t C) {
+  using S = Accumulator<T>;
+  const std::int64_t row = RowThreads<threads>::row();
+  if (row >= N) return;
+  const T *in = x + row * C, *shares = y + row * C, *gradients = dy + row * C;
+  const S sum = row_sum<threads, S>(C, [=](std::int64_t c) { return widen(in[c]); });
+  const S mean = row_sum<threads, S>(
+      C, [=](std::int64_t c) { return widen(gradients[c]) * widen(shares[c]); });
+  for (std::int64_t c = RowThreads<threads>::index(); c < C; c += threads)
+    dx[row * C + c] = narrow<T>(sum == S(0) ? S(0) : (widen(gradients[c]) - mean) / sum);
+}
+
+// Calls f<threads>() for rows of C elements that are read one by one.
+template <class F>
+void dispatch_row_threads(std::int64_t C, const F& f) {
+  if (C <= 32 * 32)
+    f.template operator()<32>();
+  else
+    f.template operator()<kThreads>();
+}
+
 }  // namespace
 
 void add_bias(View out, ConstView x, ConstView bias) {
@@ -236,10 +295,45 @@ void masked_softmax(View y, ConstView x, double factor, const ops::AttentionMask
                     static_cast<int>(Q), x.shape()[1] * Q, K, static_cast<Accumulator<T>>(factor),
                     seen);
     };
-    if (K <= 32 * 32)
-      launch.template operator()<32>();
-    else
-      launch.template operator()<kThreads>();
+    dispatch_row_threads(K, launch);
+  });
+}
+
+void row_dots(View dots, ConstView a, ConstView b) {
+  const std::int64_t N = a.shape()[0], D = a.shape()[1];
+  dispatch(a.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_row_threads(D, [&]<int threads>() {
+      using Rows = RowThreads<threads>;
+      launch_kernel("row_dots", stream_of(a), blocks_for(N, Rows::kRows), Rows::kBlock, 0,
+                    row_dots_kernel<threads, T>, elements<Accumulator<T>>(dots), elements<T>(a),
+                    elements<T>(b), N, D);
+    });
+  });
+}
+
+void normalize_rows(View y, ConstView x) {
+  const std::int64_t N = x.shape()[0], C = x.shape()[1];
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_row_threads(C, [&]<int threads>() {
+      using Rows = RowThreads<threads>;
+      launch_kernel("normalize_rows", stream_of(x), blocks_for(N, Rows::kRows), Rows::kBlock, 0,
+                    normalize_rows_kernel<threads, T>, elements<T>(y), elements<T>(x), N, C);
+    });
+  });
+}
+
+void normalize_rows_backward(View dx, ConstView dy, ConstView y, ConstView x) {
+  const std::int64_t N = x.shape()[0], C = x.shape()[1];
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    dispatch_row_threads(C, [&]<int threads>() {
+      using Rows = RowThreads<threads>;
+      launch_kernel("normalize_rows_backward", stream_of(x), blocks_for(N, Rows::kRows),
+                    Rows::kBlock, 0, normalize_rows_backward_kernel<threads, T>, elements<T>(dx),
+                    elements<T>(dy), elements<T>(y), elements<T>(x), N, C);
+    });
   });
 }
 
