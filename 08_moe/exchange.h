@@ -1,0 +1,44 @@
+// Tokens go to the ranks of their experts and come home: two all-to-alls forward, two backward.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/comm/rank.h"
+
+namespace aisc {
+
+// Rank p of the N of `experts` has experts p E/N .. (p+1) E/N. How many rows it sends to each rank
+// and gets from each, of the tokens of one dispatch.
+struct Route {
+  std::vector<std::int64_t> sent, received;  // (N): rows for rank p, and from it
+  std::vector<std::int64_t> arriving;        // (N, E/N): from rank p for own expert e
+  std::vector<std::int64_t> counts;          // (E/N): of own experts, from all ranks
+
+  std::int64_t arrived() const;  // rows, from all ranks
+};
+
+// Collective. counts (E): rows for each expert. Ranks tell each other first: 8 E bytes each, so
+// that all know how much memory what comes needs. Every rank takes part, also with no rows. On
+// devices without numbers counts are those of all ranks alike, and nothing is asked.
+Route route_of(const Rank& rank, Communicator& experts, const std::vector<std::int64_t>& counts);
+// Of counts (E), and what is arriving (N, E/N).
+Route route_from(std::vector<std::int64_t> arriving, const std::vector<std::int64_t>& counts,
+                 int ranks);
+
+// Rows (M, C) on their way.
+struct Travelling {
+  Tensor rows;
+  Work work;
+};
+// x (M, C), sorted by expert, to the experts' ranks: (arrived, C), sorted by the rank that they
+// come from and then by expert. Does not block. And the way back, of as many rows in that order.
+// Bytes sent per rank: those of the rows for other ranks.
+Travelling to_experts(Communicator& experts, const Tensor& x, const Route& route);
+Travelling to_tokens(Communicator& experts, const Tensor& y, const Route& route);
+
+// Rows that arrived, sorted by expert and then by the rank that they come from, and back.
+Tensor by_expert(Tensor arrived, const Route& route);
+Tensor by_rank(Tensor grouped, const Route& route);
+
+}  // namespace aisc

@@ -1,0 +1,16 @@
+// A GPT with experts, on any mesh.
+#pragma once
+
+#include "common/train/step_parts.h"
+
+namespace aisc {
+
+// `parts` whose blocks with experts (GptConfig::has_experts) have a MoeLayer in the place of the
+// MLP. `mesh`: experts lie on the ranks of mesh->experts(), and the tokens of a sample on those of
+// tp and cp; null: all on one rank. `context`: StepParts::context, beside cp.
+GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context = {});
+
+// For a Trainer with config.model.experts, on config.ep groups of data-parallel ranks.
+StepParts expert_parallel(StepParts parts = {});
+
+}  // namespace aisc

@@ -1,0 +1,211 @@
+// The layer of experts: what it computes, by loops over numbers; its gradients, by differences; and
+// the same on every mesh.
+#include "08_moe/moe_layer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "common/nn/key_value_cache.h"
+#include "tests/08_moe/moe_case.h"
+#include "tests/support/error_says.h"
+#include "tests/support/gradient_check.h"
+
+namespace aisc {
+namespace {
+
+using moe::MoeCase;
+using moe::MoeResult;
+
+const char* const kRouters[] = {"switch", "top2", "noisy-top2", "expert-choice", "bias"};
+
+// One layer on one rank, with weights.
+struct OneLayer {
+  explicit OneLayer(const MoeCase& wanted) : c(wanted), world(make_self_communicator()) {
+    model.layers.push_back(
+        std::make_unique<MoeLayer>(rank(), "moe", moe::layer_options(c)));
+    for (const Sync sync : {Sync::Data, Sync::ExpertData}) {
+      stores.push_back(std::make_unique<ParameterStore>(
+          device, make_units(model, sync),
+          ParameterStore::Options{.value_dtype = c.dtype, .grad_dtype = c.dtype}));
+      moe::draw_weights(*stores.back());
+    }
+    x = random_tensor({c.samples, c.tokens, c.width}, c.dtype, device, "x");
+  }
+  Rank rank() { return {*world, device, clock, trace}; }
+  Layer& layer() { return *model.layers[0]; }
+  View value(const std::string& name) {
+    for (auto& store : stores)
+      for (Parameter* p : store->parameters())
+        if (p->name == "moe." + name) return p->value();
+    fail("no " + name);
+  }
+
+  MoeCase c;
+  std::unique_ptr<Communicator> world;
+  CpuDevice device;
+  Clock clock = Clock::wall();
+  Trace trace{clock};
+  Model model;
+  std::vector<std::unique_ptr<ParameterStore>> stores;
+  Tensor x;
+};
+
+// One expert's answer to a row, in doubles.
+std::vector<double> answer(OneLayer& one, std::int64_t e, const double* x) {
+  const std::int64_t C = one.c.width, H = 4 * C;
+  const double *w1 = one.value("experts.fc.weight").data<double>() + e * H * C,
+               *b1 = one.value("experts.fc.bias").data<double>() + e * H,
+               *w2 = one.value("experts.project.weight").data<double>() + e * C * H,
+               *b2 = one.value("experts.project.bias").data<double>() + e * C;
+  std::vector<double> y(b2, b2 + C);
+  for (std::int64_t h = 0; h < H; ++h) {
+    const double z = std::inner_product(x, x + C, w1 + h * C, b1[h]);
+    const double gelu =
+        0.5 * z * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z)));
+    for (std::int64_t i = 0; i < C; ++i) y[index(i)] += w2[i * H + h] * gelu;
+  }
+  return y;
+}
+
+// Token by token in the order of the text: the best expert that has room, times its probability.
+TEST(MoeLayerGiven, SwitchIsAsItsLoopsSay) {
+  OneLayer one({.experts = {.count = 3, .capacity = 1.0}, .samples = 2, .tokens = 10, .width = 4});
+  Saved saved;
+  const std::vector<double> y = to_doubles(one.layer().forward(one.x.share(), saved, {}));
+  const double *x = one.x.data<double>(), *w = one.value("router.weight").data<double>();
+  int dropped = 0;
+  for (std::int64_t b = 0; b < 2; ++b) {
+    std::vector<int> taken(3);
+    for (std::int64_t t = 0; t < 10; ++t) {
+      const double* token = x + (b * 10 + t) * 4;
+      std::vector<double> p(3);
+      for (std::size_t e = 0; e < 3; ++e)
+        p[e] = std::exp(std::inner_product(token, token + 4, w + 4 * e, 0.0));
+      const double sum = p[0] + p[1] + p[2];
+      const auto best = std::max_element(p.begin(), p.end()) - p.begin();
+      const bool fits = taken[index(best)]++ < 4;  // ceil(10 / 3)
+      dropped += !fits;
+      const std::vector<double> expected = answer(one, best, token);
+      for (std::int64_t i = 0; i < 4; ++i)
+        EXPECT_NEAR(y[index((b * 10 + t) * 4 + i)],
+                    fits ? p[index(best)] / sum * expected[index(i)] : 0, 1e-12);
+    }
+  }
+  EXPECT_GT(dropped, 0);
+}
+
+// Of x and of every weight; the noise, too, has a gradient that its size learns by.
+TEST(MoeLayerGiven, GradientsAreSlopes) {
+  for (const char* router : kRouters) {
+    SCOPED_TRACE(router);
+    OneLayer one({.experts = {.count = 4, .router = router, .capacity = 1.0, .z_loss = 0.05},
+                  .samples = 2,
+                  .tokens = 6,
+                  .width = 4});
+    const Tensor weights = random_tensor(one.x.shape(), DType::F64, one.device, "weights");
+    const auto loss = [&] {
+      ExtraLoss extra{.factor = 0.7};
+      Saved nothing = Saved::nothing();
+      const Tensor y =
+          one.layer().forward(one.x.share(), nothing, {.step = 3, .extra = &extra});
+      return dot(y, weights) + extra.factor * extra.sum;
+    };
+    ExtraLoss extra{.factor = 0.7};
+    const Pass pass{.step = 3, .extra = &extra};
+    Saved saved;
+    one.layer().forward(one.x.share(), saved, pass);
+    const Tensor dx = one.layer().backward(weights.clone(), saved, pass);
+    EXPECT_TRUE(check_gradient(loss, one.x, dx));
+    for (auto& store : one.stores) {
+      store->complete_grads();
+      for (Parameter* p : store->parameters()) {
+        if (p->name == "moe.router.bias") continue;  // its gradient is a load
+        EXPECT_TRUE(check_gradient(loss, p->value(), p->grad(), {.samples = 24})) << p->name;
+      }
+    }
+  }
+}
+
+TEST(MoeLayerGiven, IsTheSameOnEveryMesh) {
+  for (const char* router : kRouters) {
+    MoeCase c{.experts = {.count = 8, .router = router, .capacity = 1.1, .z_loss = 0.05},
+              .samples = 8,
+              .tokens = 12};
+    const MoeResult one = moe::run_moe(c);
+    for (const MeshShape& mesh :
+         {MeshShape{.dp = 2, .ep = 2}, MeshShape{.dp = 4, .ep = 2}, MeshShape{.dp = 4, .ep = 4},
+          MeshShape{.dp = 2, .tp = 2, .ep = 2}, MeshShape{.cp = 2}, MeshShape{.tp = 4},
+          MeshShape{.dp = 2, .cp = 2, .tp = 2, .ep = 2}})
+      for (const bool divided : {false, true}) {
+        if (divided && mesh.tp == 1) continue;
+        c.mesh = mesh;
+        c.divided = divided;
+        moe::expect_same(one, moe::run_moe(c), c);
+      }
+  }
+}
+
+// Three samples over two ranks, seven tokens over two context ranks, ten rows over four tensor
+// ranks: nothing divides. And four tokens on four ranks: some experts get none.
+TEST(MoeLayerGiven, SizesNeedNotDivide) {
+  for (MoeCase c : {MoeCase{.mesh = {.dp = 2, .cp = 2, .tp = 2, .ep = 2}, .samples = 3, .tokens = 7},
+                    MoeCase{.mesh = {.dp = 2, .tp = 4}, .samples = 2, .tokens = 5},
+                    MoeCase{.mesh = {.dp = 4, .ep = 4}, .samples = 4, .tokens = 1},
+                    MoeCase{.mesh = {.tp = 4}, .samples = 1, .tokens = 2}})
+    for (const char* router : {"switch", "top2"}) {
+      c.experts.router = router;
+      moe::expect_same(moe::run_moe(c.on_one_rank()), moe::run_moe(c), c);
+    }
+}
+
+// A rank sends rows once, whether or not its tensor ranks have them, too.
+TEST(MoeLayerGiven, EveryTokenTravelsOnce) {
+  MoeCase c{.mesh = {.dp = 2, .tp = 2, .ep = 2}, .experts = {.count = 4, .capacity = 0}};
+  const std::int64_t row = c.width * 8, counts = 3 * 8;  // of three other ranks' experts
+  const MoeResult whole = moe::run_moe(c);
+  c.divided = true;
+  const MoeResult divided = moe::run_moe(c);
+  EXPECT_EQ(whole.sent, divided.sent);
+  EXPECT_EQ(whole.a2a_forward, 2);
+  EXPECT_EQ(whole.a2a, 4);
+  // 12 rows go, some stay; what came goes back.
+  EXPECT_LE(whole.sent_forward - counts, 12 * row + 48 * row);
+  EXPECT_GT(whole.sent_forward, counts);
+}
+
+// Without a limit, and while text is generated, nothing is dropped.
+TEST(MoeLayerGiven, DropsOnlyInTraining) {
+  OneLayer tight({.experts = {.count = 4, .capacity = 0.3}});
+  OneLayer free({.experts = {.count = 4, .capacity = 0}});
+  Saved nothing = Saved::nothing();
+  const auto run = [&](OneLayer& one, const Pass& pass) {
+    return to_doubles(one.layer().forward(one.x.share(), nothing, pass));
+  };
+  EXPECT_NE(run(tight, {}), run(free, {}));
+  EXPECT_EQ(run(tight, {.training = false}), run(free, {}));
+}
+
+// A forward that is repeated counts its losses once.
+TEST(MoeLayerGiven, LossesOfARepeatedForwardCountOnce) {
+  OneLayer one({});
+  ExtraLoss extra{.factor = 1}, twice{.factor = 1};
+  Saved nothing = Saved::nothing();
+  one.layer().forward(one.x.share(), nothing, {.extra = &extra});
+  one.layer().forward(one.x.share(), nothing, {.extra = &twice});
+  one.layer().forward(one.x.share(), nothing, {.recompute = true, .extra = &twice});
+  EXPECT_GT(extra.sum, 0);
+  EXPECT_EQ(extra.sum, twice.sum);
+}
+
+TEST(MoeLayerGiven, WrongSizesAreNamed) {
+  EXPECT_TRUE(error_says([] { OneLayer({.experts = {.count = 4, .router = "best"}}); },
+                         {"router 'best': expected switch, top2"}));
+  launch({.ranks = 3, .bind = false}, [](const Rank& rank) {
+    EXPECT_TRUE(error_says(
+        [&] { MoeLayer(rank, "moe", moe::layer_options({}), &rank.world); },
+        {"moe.experts: 4 experts over 3 ranks: expected a multiple of 3"}));
+  });
+}
+
+}  // namespace
+}  // namespace aisc
