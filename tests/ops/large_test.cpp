@@ -72,6 +72,28 @@ TEST_P(Large, DropoutHasTheBitsOfTheCpu) {
   }
 }
 
+// Routers on both must choose the same. Rounded to quarters many scores are equal; ids repeat.
+TEST_P(Large, ChoicesHaveTheBitsOfTheCpu) {
+  const Index N = 9, E = 1030, k = 160;
+  std::vector<double> scores = to_doubles(random({N, E}, "x"));
+  for (double& score : scores) score = std::round(4 * score) / 4;
+  const Tensor x = tensor(scores, {N, E}), dvalues = random({N, k}, "dvalues");
+  const Tensor chosen({N, k}, DType::I32, device_), host_chosen({N, k}, DType::I32, cpu_);
+  const Tensor host_x = on_cpu(x), host_dvalues = on_cpu(dvalues);
+  ops::top_k(chosen, x);
+  ops::top_k(host_chosen, host_x);
+  EXPECT_TRUE(same_bits(chosen, host_chosen));
+  const Tensor ids = ids_tensor(random_ids(N * k, 100, "ids"), device_).reshaped({N, k});
+  const Tensor host_ids = on_cpu(ids);
+  for (const DType out_type : {dtype_, sums_})
+    for (const Into into : {Into::Accumulate, Into::Overwrite}) {
+      const Tensor dx = random_tensor({N, E}, out_type, device_, "before"), host = on_cpu(dx);
+      ops::take_columns_backward(dx, dvalues, ids, into);
+      ops::take_columns_backward(host, host_dvalues, host_ids, into);
+      EXPECT_TRUE(same_bits(dx, host));
+    }
+}
+
 TEST_P(Large, GradientsOfWeightsHaveTheSameBitsInEveryRun) {
   const Index N = 700, C = 264;
   const Tensor x = random({N, C}, "x"), dy = random({N, C}, "dy"), weight = random({C}, "w");

@@ -1,6 +1,7 @@
 // Views may begin anywhere: what operations give for tensors that begin one element after an
 // address that is good for long accesses, at counts around the ends of those. What lies beside the
 // outputs is not touched.
+#include <algorithm>
 #include <cmath>
 
 #include "tests/ops/per_dtype.h"
@@ -37,6 +38,10 @@ TEST_P(Slices, OfElementwiseOperations) {
     EXPECT_TRUE(all_close(y, reference::gelu(left).values, order_one_)) << n;
     ops::gelu_backward(y, a, b);
     EXPECT_TRUE(all_close(y, reference::gelu_backward(left, right).values, order_one_)) << n;
+    ops::sigmoid(y, a);
+    Array sigmoid = left;
+    for (double& value : sigmoid.values) value = 1 / (1 + std::exp(-value));
+    EXPECT_TRUE(all_close(y, sigmoid.values, order_one_)) << n;
     ops::cast(y, a);
     EXPECT_TRUE(same_bits(y, a)) << n;
     const Philox mask(7, "mask");
@@ -61,6 +66,37 @@ TEST_P(Slices, OfRowsAndBias) {
     EXPECT_TRUE(all_close(dx, reference::softmax_backward(to_array(x), to_array(y)).values,
                           {rounded_.relative, 1.0 / double(C)}))
         << C;
+  }
+}
+
+// Against the same of whole tensors, to the bit.
+TEST_P(Slices, OfChoicesAndSums) {
+  for (const Index C : kSliceColumns) {
+    const Index N = 70, k = std::min<Index>(C, 3);
+    const Tensor a = random({N, C}, "a"), b = random({N, C}, "b"), whole = unwritten({N, C});
+    const Between x(a), dy(b), y = out({N, C}), values = out({N, k}), dots = sums({N});
+    const Tensor ids({N, k}, DType::I32, device_), chosen({N, k}, DType::I32, device_);
+    const Tensor taken = unwritten({N, k}), sum = unwritten_sums({N});
+    ops::top_k(ids, a);
+    ops::top_k(chosen, x);
+    EXPECT_TRUE(same_bits(chosen, ids)) << C;
+    ops::take_columns(taken, a, ids);
+    ops::take_columns(values, x, ids);
+    EXPECT_TRUE(same_bits(values, taken)) << C;
+    ops::take_columns_backward(whole, taken, ids);
+    ops::take_columns_backward(y, values, ids);
+    EXPECT_TRUE(same_bits(y, whole)) << C;
+    ops::row_dots(sum, a, b);
+    ops::row_dots(dots, x, dy);
+    EXPECT_TRUE(same_bits(dots, sum)) << C;
+    ops::normalize_rows(whole, a);
+    ops::normalize_rows(y, x);
+    EXPECT_TRUE(same_bits(y, whole)) << C;
+    const Between dx = out({N, C});
+    const Tensor all = unwritten({N, C});
+    ops::normalize_rows_backward(all, b, whole, a);
+    ops::normalize_rows_backward(dx, dy, y, x);
+    EXPECT_TRUE(same_bits(dx, all)) << C;
   }
 }
 
