@@ -9,8 +9,9 @@ namespace aisc {
 bool counts(const Parameter& parameter, bool sharded, const MeshPlace& place) {
   // Shards of what tensor ranks sum, too, are of these as well.
   const bool in_shards_of_tensor_ranks = sharded && parameter.sync == Sync::DataAndTensor;
+  const int copy = parameter.sync == Sync::ExpertData ? place.expert_dp : place.dp;
   return (parameter.split_dim >= 0 || place.tp == 0 || in_shards_of_tensor_ranks) &&
-         (sharded || place.dp == 0) && parameter.tied != Tied::Last;
+         (sharded || copy == 0) && parameter.tied != Tied::Last;
 }
 
 double finish_in_order(StepEnd& end, double clip) {

@@ -11,8 +11,9 @@
 namespace aisc {
 
 // True on exactly one of the ranks that have the same elements of this parameter: the first of its
-// tensor ranks where it is not split, the first of its data-parallel ranks where these have no
-// shards of it (`sharded`), the first stage of a table that two stages have. cp is 1.
+// tensor ranks where it is not split, the first of its data-parallel ranks (of experts: the first
+// expert_dp) where these have no shards of it (`sharded`), the first stage of a table that two
+// stages have. cp is 1.
 bool counts(const Parameter& parameter, bool sharded, const MeshPlace& place);
 
 // One rank's part of the end. Each is collective, in the same order on all ranks, but for

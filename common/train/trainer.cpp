@@ -81,9 +81,9 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
                 .floor = config.min_learning_rate,
                 .warmup_steps = config.warmup_steps,
                 .total_steps = config.steps} {
-  synced_.push_back(make_synced(Sync::Data));
-  if (!make_units(model_, Sync::DataAndTensor).empty())
-    synced_.push_back(make_synced(Sync::DataAndTensor));
+  for (const Sync sync : {Sync::Data, Sync::DataAndTensor, Sync::ExpertData})
+    if (sync == Sync::Data || !make_units(model_, sync).empty())
+      synced_.push_back(make_synced(sync));
   if (parts_.reader) {
     Communicator& readers = mesh_ ? mesh_->dp() : rank.world;
     reader_ = parts_.reader({readers, rank.device, rank.clock, rank.trace}, config_);
@@ -102,9 +102,13 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
   for (const Synced& its : synced_) its.reducer->use(*optimizer_);
 }
 
+Communicator& Trainer::ranks_of(Sync sync) const {
+  if (!mesh_ || sync == Sync::Data) return data_.world;
+  return sync == Sync::ExpertData ? mesh_->expert_gradients() : mesh_->tensor_gradients();
+}
+
 Trainer::Synced Trainer::make_synced(Sync sync) const {
-  Communicator& summing =
-      sync == Sync::DataAndTensor && mesh_ ? mesh_->tensor_gradients() : data_.world;
+  Communicator& summing = ranks_of(sync);
   Synced its{sync, {summing, rank_.device, rank_.clock, rank_.trace}, nullptr, nullptr};
   its.store = std::make_unique<ParameterStore>(
       rank_.device, make_units(model_, sync),
@@ -151,6 +155,7 @@ Model Trainer::make_model() const {
 bool Trainer::writes(const OptimizerSlice& slice) const {
   MeshPlace place = mesh_ ? mesh_->place() : MeshPlace{};
   place.dp = data_.world.rank();
+  place.expert_dp = ranks_of(Sync::ExpertData).rank();
   return slice.parameter ? counts(*slice.parameter, reducer().divides(), place)
                          : reducer().divides() || place.dp == 0;
 }
@@ -227,11 +232,12 @@ void Trainer::sum_tied_tables() {
       mesh_->embedding()->all_reduce(slice.gradient).wait();  // comm: the table's, of two stages
 }
 
-// Where every data-parallel rank has all of the sums, each of them counts them: they are added up
-// over the other directions alone.
+// Where every data-parallel rank has all of the sums, each group of ep ranks counts them, the first
+// of them what is no expert's: they are added up over ep and the other directions alone.
 MeshPlace Trainer::counting_place() const {
   MeshPlace place = mesh_ ? mesh_->place() : MeshPlace{};
-  place.dp = 0;
+  place.dp = place.ep;
+  place.expert_dp = 0;
   return place;
 }
 
@@ -247,11 +253,14 @@ double Trainer::own_square() {
   const auto span = rank_.trace.span("clip");
   if (mesh_ && parts_.own_square)
     return parts_.own_square(optimizer_->slices(), reducer().divides(), counting_place());
+  const MeshPlace place = counting_place();
   double square = 0;
   for (const Synced& its : synced_) {
-    const double norm = its.reducer->norm(counting_place());  // of all its ranks
-    const bool counted = its.sync == Sync::DataAndTensor && counting_place().tp > 0;
-    if (!counted) square += norm * norm;
+    const double norm = its.reducer->norm(place);  // of all its ranks, by each
+    const bool counted_elsewhere = its.sync == Sync::ExpertData ? false
+                                   : its.sync == Sync::Data     ? place.ep > 0
+                                                                : place.ep > 0 || place.tp > 0;
+    if (!counted_elsewhere) square += norm * norm;
   }
   return square;
 }
@@ -261,6 +270,8 @@ double Trainer::sum_over_world(double own) {
   const auto span = rank_.trace.span("communication", "norm");
   if (parts_.own_square && reducer().divides())
     own = sum_of_all(data_.world, own);  // comm: 8 bytes, the shards'
+  else
+    own = sum_of_all(mesh_->ep(), own);  // comm: 8 bytes, the experts'
   own = sum_of_all(mesh_->pp(), own);    // comm: 8 bytes, the stages'
   return sum_of_all(mesh_->tp(), own);   // comm: 8 bytes, the parts of layers'
 }
@@ -362,9 +373,10 @@ std::vector<double> Trainer::losses_of(std::span<const Batch> windows) const {
   return losses;
 }
 
-// Where passes are taken together: how many a rank with fewer than others takes that count nothing.
+// Where passes are taken together, for weights that are gathered or tokens that are sent to
+// experts: how many a rank with fewer than others takes that count nothing.
 std::int64_t Trainer::missing_passes(std::size_t own) const {
-  if (!reducer().joins_forward()) return 0;
+  if (!reducer().joins_forward() && config_.ep == 1) return 0;
   const auto passes = static_cast<std::int64_t>(own);
   return sum_of_all(data_.world, passes, ReduceOp::Max) - passes;  // comm: 8 bytes
 }

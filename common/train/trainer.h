@@ -2,7 +2,7 @@
 // With N ranks that each hold the whole model each takes its share of every batch, and the
 // gradients are summed over the ranks before the update, which is then the same everywhere. With a
 // pipeline each rank holds some stages of the model, with tensor parallelism a part of each layer,
-// and N are the ranks that hold the same.
+// with experts some of them, and N are the ranks that hold the same.
 #pragma once
 
 #include <algorithm>
@@ -98,6 +98,7 @@ class Trainer : private StepEnd {
     return static_cast<double>(config_.batch * config_.model.context);
   }
   bool has_experts() const { return config_.model.experts.count > 0; }
+  Communicator& ranks_of(Sync sync) const;  // those that sum its gradients
   Synced make_synced(Sync sync) const;
   // Tensor ranks compute the same losses: one of them counts them.
   bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }

@@ -38,6 +38,22 @@ TEST(Counts, IsTrueOnOneOfTheRanksThatHaveTheSame) {
         }
 }
 
+// Of experts these are the ranks of the same place in ep; each part of ep and tp is counted.
+TEST(Counts, OfExpertsIsTrueOnOneOfTheRanksThatHaveTheSame) {
+  for (const MeshShape& shape :
+       {MeshShape{.dp = 4, .ep = 2}, MeshShape{.dp = 6, .tp = 2, .ep = 3}, MeshShape{.dp = 3}})
+    for (const bool sharded : {false, true}) {
+      int counted = 0;
+      for (int rank = 0; rank < shape.ranks(); ++rank) {
+        Parameter p;
+        p.split_dim = 0;
+        p.sync = Sync::ExpertData;
+        counted += counts(p, sharded, place_of(rank, shape)) ? 1 : 0;
+      }
+      EXPECT_EQ(counted, shape.tp * (sharded ? shape.dp : shape.ep));
+    }
+}
+
 TEST(FinishInOrder, SumsThenNormThenUpdate) {
   RecordedEnd end(9, 16);
   EXPECT_EQ(finish_in_order(end, 1), 5);
