@@ -9,9 +9,10 @@
 
 namespace aisc {
 
-// Of a sample of T tokens, with f_e the share of tokens whose first choice is e, and P_e the mean of
-// the probabilities, the softmax of the scores:
-//   balance * E sum_e f_e P_e      which is `balance` where routing is uniform, and up to E times as
+// Of a sample of T tokens, with f_e the share of tokens whose first choice is e, and P_e the mean
+// of the probabilities, the softmax of the scores:
+//   balance * E sum_e f_e P_e      which is `balance` where routing is uniform, and up to E times
+//   as
 //                                  much where all choose one expert (Fedus et al., "Switch
 //                                  Transformers", arXiv 2101.03961, section 2.2). f_e counts, and
 //                                  has no gradient: the loss moves P.

@@ -20,7 +20,8 @@ std::int64_t expert_capacity(double factor, std::int64_t tokens, std::int64_t ch
 // order of the tokens (GShard, arXiv 2006.16668, algorithm 1).
 //
 // Three tokens that choose 0 1, 0 1 and 0 1, with room for two: 1 1, 1 1, 0 0.
-std::vector<std::uint8_t> within_capacity(std::span<const std::int32_t> experts, std::int64_t chosen,
-                                          std::int64_t expert_count, std::int64_t capacity);
+std::vector<std::uint8_t> within_capacity(std::span<const std::int32_t> experts,
+                                          std::int64_t chosen, std::int64_t expert_count,
+                                          std::int64_t capacity);
 
 }  // namespace aisc

@@ -1,4 +1,5 @@
-// What goes where: a rank's tokens sorted by the experts that they are sent to, and what comes back.
+// What goes where: a rank's tokens sorted by the experts that they are sent to, and what comes
+// back.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace aisc {
 // Of a rank's n tokens with k choices each: the M of these that are sent, sorted by expert and, of
 // one expert, by token.
 struct Dispatch {
-  Tensor rows;     // (M) I32: the token
-  Tensor choices;  // (M) I32: its place in (n k)
+  Tensor rows;                       // (M) I32: the token
+  Tensor choices;                    // (M) I32: its place in (n k)
   std::vector<std::int64_t> counts;  // (E): how many each expert gets
 
   std::int64_t count() const { return rows.count(); }

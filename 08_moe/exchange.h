@@ -19,9 +19,8 @@ struct Route {
 };
 
 // Collective. counts (E): rows for each expert. Ranks tell each other first: 8 E bytes each, so
-// that all know how much memory what comes needs. Every rank takes part, also with no rows. On
-// devices without numbers counts are those of all ranks alike, and nothing is asked.
-Route route_of(const Rank& rank, Communicator& experts, const std::vector<std::int64_t>& counts);
+// that all know how much memory what comes needs. Every rank takes part, also with no rows.
+Route route_of(Communicator& experts, const std::vector<std::int64_t>& counts);
 // Of counts (E), and what is arriving (N, E/N).
 Route route_from(std::vector<std::int64_t> arriving, const std::vector<std::int64_t>& counts,
                  int ranks);

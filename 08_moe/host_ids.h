@@ -10,9 +10,9 @@
 
 namespace aisc {
 
-// (n) I32 on the device; of one without numbers their place alone.
+// (n) I32 on the device.
 Tensor ids_on(Device& device, std::span<const std::int32_t> ids);
-// The numbers of an I32 tensor; none of a device without numbers.
+// The numbers of an I32 tensor: zeros, of a device without numbers.
 std::vector<std::int32_t> ids_of(const Tensor& ids);
 
 }  // namespace aisc

@@ -46,8 +46,11 @@ class MoeLayer final : public Layer {
                    const Samples::Own& own, const Pass& pass) const;
   void keep(Saved& saved, const Dispatch& plan, const Route& route) const;
   void recall(Saved& saved, Dispatch& plan, Route& route) const;
-  Tensor router_backward(Tensor dgates, const Tensor& scores, const Tensor& chosen,
-                         const Tensor& x, const Samples::Own& own, Saved& saved, const Pass& pass);
+  Tensor router_backward(Tensor dgates, const Tensor& scores, const Tensor& chosen, const Tensor& x,
+                         const Samples::Own& own, Saved& saved, const Pass& pass);
+
+  void add_load(std::span<const std::int32_t> experts, std::int64_t chosen,
+                const Samples::Own& own);
 
   Options options_;
   Communicator* group_;

@@ -1,5 +1,5 @@
-// Routers: which experts each token is sent to, and how much what they answer counts. One interface,
-// a file for each way of choosing.
+// Routers: which experts each token is sent to, and how much what they answer counts. One
+// interface, a file for each way of choosing.
 #pragma once
 
 #include <memory>

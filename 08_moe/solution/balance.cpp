@@ -1,5 +1,7 @@
 #include "08_moe/balance.h"
 
+#include <algorithm>
+
 #include "08_moe/host_ids.h"
 #include "08_moe/router_parts.h"
 
@@ -31,14 +33,12 @@ Tensor to_all_tokens(const std::vector<double>& numbers, const Tensor& x) {
   const Tensor table({B, E}, x.dtype(), x.device(), Purpose::Workspace);
   std::vector<std::int32_t> samples(index(B * T));
   for (std::int64_t i = 0; i < B * T; ++i) samples[index(i)] = static_cast<std::int32_t>(i / T);
-  if (!numbers.empty()) {
-    const Tensor here({B, E}, x.dtype(), host);
-    dispatch(x.dtype(), [&](auto type) {
-      for (std::size_t i = 0; i < numbers.size(); ++i)
-        here.data<decltype(type)>()[i] = static_cast<decltype(type)>(numbers[i]);
-    });
-    x.device().copy(table, here);
-  }
+  const Tensor here({B, E}, x.dtype(), host);
+  dispatch(x.dtype(), [&](auto type) {
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      here.data<decltype(type)>()[i] = static_cast<decltype(type)>(numbers[i]);
+  });
+  x.device().copy(table, here);
   ops::embedding(all, table, ids_on(x.device(), samples));
   return all;
 }
@@ -50,7 +50,6 @@ std::vector<double> sums_of_samples(const Tensor& p) {
   for (std::int64_t b = 0; b < B; ++b)
     ops::add_bias_backward(sums.view().flat(b * E, E), as_rows(p).rows(b * T, (b + 1) * T),
                            ops::Into::Overwrite);
-  if (p.device().kind() == DeviceKind::Meta) return {};
   CpuDevice host;
   const Tensor here({B, E}, p.dtype(), host);
   p.device().copy(here, sums);
@@ -66,9 +65,8 @@ std::vector<double> sums_of_samples(const Tensor& p) {
 
 std::vector<double> first_choices(std::span<const std::int32_t> experts, std::int64_t samples,
                                   std::int64_t chosen, std::int64_t expert_count) {
-  std::vector<double> shares(experts.empty() ? 0 : index(samples * expert_count));
-  if (shares.empty()) return shares;
-  const std::int64_t T = std::ssize(experts) / (samples * chosen);
+  std::vector<double> shares(index(samples * expert_count));
+  const std::int64_t T = std::ssize(experts) / std::max<std::int64_t>(samples * chosen, 1);
   for (std::int64_t i = 0; i < samples * T; ++i)
     if (const std::int32_t e = experts[index(i * chosen)]; e >= 0)
       shares[index(i / T * expert_count + e)] += 1.0 / static_cast<double>(T);

@@ -14,8 +14,9 @@ std::int64_t expert_capacity(double factor, std::int64_t tokens, std::int64_t ch
   return std::clamp<std::int64_t>(std::llround(std::ceil(factor * even)), 1, tokens);
 }
 
-std::vector<std::uint8_t> within_capacity(std::span<const std::int32_t> experts, std::int64_t chosen,
-                                          std::int64_t expert_count, std::int64_t capacity) {
+std::vector<std::uint8_t> within_capacity(std::span<const std::int32_t> experts,
+                                          std::int64_t chosen, std::int64_t expert_count,
+                                          std::int64_t capacity) {
   // LAB 08.3: capacity
   // > experts[t * chosen + j] is choice j of token t. In which order do experts take them? Count
   // > how many each has taken.

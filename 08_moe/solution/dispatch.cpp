@@ -31,7 +31,8 @@ Dispatch dispatch_of(Device& device, std::span<const std::int32_t> experts,
 }
 
 Dispatch even_dispatch(Device& device, std::int64_t count, std::int64_t expert_count) {
-  Dispatch plan{Tensor({count}, DType::I32, device), Tensor({count}, DType::I32, device), {}};
+  const std::vector<std::int32_t> somewhere(index(count));
+  Dispatch plan{ids_on(device, somewhere), ids_on(device, somewhere), {}};
   for (std::int64_t e = 0; e < expert_count; ++e)
     plan.counts.push_back(share_of(count, e, expert_count).count());
   return plan;
@@ -83,8 +84,8 @@ CombineGrads combined_backward(ConstView dy, ConstView answers, ConstView gates,
   Tensor dgates_sent({plan.count()}, gates.dtype(), gates.device());
   ops::row_dots(dgates_sent, dweighted, answers);
   ops::scale_rows(dweighted, dweighted, gates_of(gates, plan));
-  Tensor dgates = scattered(dgates_sent.view().reshaped({plan.count(), 1}), plan.choices,
-                            gates.count());
+  Tensor dgates =
+      scattered(dgates_sent.view().reshaped({plan.count(), 1}), plan.choices, gates.count());
   return {std::move(dweighted), std::move(dgates)};
   // END LAB 08.6
 }

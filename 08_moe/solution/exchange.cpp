@@ -9,22 +9,17 @@
 namespace aisc {
 namespace {
 
-// (N, E/N): how many rows each rank sends to each of this rank's experts.
-std::vector<std::int64_t> counts_from_all(const Rank& rank, Communicator& experts,
+// (N, E/N): how many rows each rank sends to each of this rank's experts. Numbers of the host, also
+// where the device has none.
+std::vector<std::int64_t> counts_from_all(Communicator& experts,
                                           const std::vector<std::int64_t>& counts) {
-  const bool numbers = rank.device.kind() != DeviceKind::Meta;
-  CpuDevice cpu;
-  Device& device = numbers ? static_cast<Device&>(cpu) : rank.device;
+  CpuDevice host;
   const Shape shape{std::ssize(counts)};
-  const Tensor sent(shape, DType::I64, device), received(shape, DType::I64, device);
-  if (numbers) std::copy(counts.begin(), counts.end(), sent.data<std::int64_t>());
+  const Tensor sent(shape, DType::I64, host), received(shape, DType::I64, host);
+  std::copy(counts.begin(), counts.end(), sent.data<std::int64_t>());
   experts.all_to_all(sent, received).wait();  // comm: 8 bytes an expert, before the rows
-  if (numbers) return {received.values<std::int64_t>().begin(), received.values<std::int64_t>().end()};
-  const std::int64_t own = std::ssize(counts) / experts.size(), first = experts.rank() * own;
-  std::vector<std::int64_t> alike;  // as this rank sends to its own experts
-  for (int from = 0; from < experts.size(); ++from)
-    alike.insert(alike.end(), counts.begin() + first, counts.begin() + first + own);
-  return alike;
+  const auto all = received.values<std::int64_t>();
+  return {all.begin(), all.end()};
 }
 
 // Of each rank's run of `own` numbers the sum.
@@ -73,8 +68,8 @@ Route route_from(std::vector<std::int64_t> arriving, const std::vector<std::int6
   return route;
 }
 
-Route route_of(const Rank& rank, Communicator& experts, const std::vector<std::int64_t>& counts) {
-  return route_from(experts.size() == 1 ? counts : counts_from_all(rank, experts, counts), counts,
+Route route_of(Communicator& experts, const std::vector<std::int64_t>& counts) {
+  return route_from(experts.size() == 1 ? counts : counts_from_all(experts, counts), counts,
                     experts.size());
 }
 

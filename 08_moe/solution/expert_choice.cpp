@@ -37,8 +37,9 @@ Tensor takers_of(const Tensor& tokens, const Tensor& logits) {
 
 Choices ExpertChoiceRouter::choose(const Tensor& logits, Saved& saved, const Pass& pass) const {
   if (pass.cache)
-    fail("router expert-choice: an expert compares a token with those behind it, which a text that "
-         "is being generated does not have yet: expected another router");
+    fail(
+        "router expert-choice: an expert compares a token with those behind it, which a text that "
+        "is being generated does not have yet: expected another router");
   const std::int64_t B = logits.shape()[0], T = logits.shape()[1], E = logits.shape()[2];
   const std::int64_t c = expert_capacity(capacity_, T, 1, E);
   Tensor probabilities = numbers_like(logits, E), gates = numbers_like(logits, E);

@@ -7,8 +7,8 @@ namespace aisc {
 
 GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context) {
   const bool divided = parts.token_parts > 1;
-  parts.mlp = [mesh, context, divided, dense = parts.mlp](
-                  const GptParts::Wanted& w) -> std::unique_ptr<Layer> {
+  parts.mlp = [mesh, context, divided,
+               dense = parts.mlp](const GptParts::Wanted& w) -> std::unique_ptr<Layer> {
     if (!w.config.has_experts(w.block)) return dense(w);
     const auto of = [&](auto direction) { return mesh ? &(mesh->*direction)() : nullptr; };
     const std::int64_t C = w.config.width, hidden = 4 * C;
@@ -23,15 +23,15 @@ GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context) {
     }
     return in_sequence(
         w.rank, w.name,
-        std::make_unique<MoeLayer>(
-            w.rank, w.name,
-            MoeLayer::Options{.experts = w.config.experts,
-                              .width = C,
-                              .hidden = hidden,
-                              .residual_stddev = w.config.residual_stddev(),
-                              .seed = w.config.seed},
-            of(&Mesh::experts), Samples(of(&Mesh::tp), of(&Mesh::cp), divided, context),
-            std::move(shared)),
+        std::make_unique<MoeLayer>(w.rank, w.name,
+                                   MoeLayer::Options{.experts = w.config.experts,
+                                                     .width = C,
+                                                     .hidden = hidden,
+                                                     .residual_stddev = w.config.residual_stddev(),
+                                                     .seed = w.config.seed},
+                                   of(&Mesh::experts),
+                                   Samples(of(&Mesh::tp), of(&Mesh::cp), divided, context),
+                                   std::move(shared)),
         w.parts.dropout(w.part(".dropout")));
   };
   return parts;

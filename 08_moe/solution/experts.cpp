@@ -64,7 +64,8 @@ void weight_grads(const Pass& pass, Parameter& weight, std::span<const std::int6
     std::vector<std::int64_t> counts;
     Tensor dy, x;
   };
-  auto held = std::make_shared<Held>(Held{{counts.begin(), counts.end()}, std::move(dy), std::move(x)});
+  auto held =
+      std::make_shared<Held>(Held{{counts.begin(), counts.end()}, std::move(dy), std::move(x)});
   pass.deferred->push([products, held] { products(held->counts, held->dy, held->x); });
 }
 
@@ -79,8 +80,8 @@ void bias_grads(Parameter& bias, std::span<const std::int64_t> counts, const Ten
 Experts::Experts(const Rank& rank, const std::string& name, const Sizes& z, int part, int parts)
     : rank_(rank), name_(name) {
   if (z.count % parts != 0)
-    fail(fmt::format("{}: {} experts over {} ranks: expected a multiple of {}", name, z.count, parts,
-                     parts));
+    fail(fmt::format("{}: {} experts over {} ranks: expected a multiple of {}", name, z.count,
+                     parts, parts));
   const auto weight = [&](const char* of, std::int64_t out, std::int64_t in, double stddev) {
     return stacked(name + of, {z.count, out, in}, part, parts, Init::normal(stddev), true);
   };
@@ -116,9 +117,9 @@ Tensor Experts::forward(Tensor x, std::span<const std::int64_t> counts, Saved& s
 Tensor Experts::backward(Tensor dy, std::span<const std::int64_t> counts, Saved& saved,
                          const Pass& pass) {
   const auto span = rank_.trace.span("product", name_);
-  Tensor h = saved.pop();         // (N, 4C)
-  const Tensor z = saved.pop();   // (N, 4C)
-  Tensor x = saved.pop();         // (N, C)
+  Tensor h = saved.pop();        // (N, 4C)
+  const Tensor z = saved.pop();  // (N, 4C)
+  Tensor x = saved.pop();        // (N, C)
   Tensor dz(z.shape(), z.dtype(), z.device()), dx(x.shape(), x.dtype(), x.device());
   for (const auto& [e, r] : busy(counts)) {
     ops::matmul(dz.rows(r.begin, r.end), dy.rows(r.begin, r.end),

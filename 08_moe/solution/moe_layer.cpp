@@ -20,9 +20,13 @@ std::unique_ptr<Router> router_of(const MoeLayer::Options& options, const std::s
   if (kind == "noisy-top2") return make_noisy_top2_router(name, options.seed);
   if (kind == "expert-choice") return make_expert_choice_router(options.experts.capacity);
   if (kind == "bias") return make_bias_router(bias);
-  fail(fmt::format(
-      "{}: router '{}': expected switch, top2, noisy-top2, expert-choice or bias", name, kind));
+  fail(fmt::format("{}: router '{}': expected switch, top2, noisy-top2, expert-choice or bias",
+                   name, kind));
 }
+
+// gamma of DeepSeek-V3. What decides is the sign of the load above the mean, summed over all ranks
+// as a gradient is, so small that no norm of gradients sees it.
+constexpr double kBiasStep = 1e-3, kLoadUnit = 0x1p-100;
 
 // What evens itself out needs no loss that does.
 double balance_of(const GptExperts& experts) {
@@ -50,9 +54,10 @@ MoeLayer::MoeLayer(const Rank& rank, const std::string& name, const Options& opt
       shared_(std::move(shared)) {
   const std::int64_t E = options.experts.count;
   const std::int64_t logits = options.experts.router == "noisy-top2" ? 2 * E : E;
-  weight_ = whole_parameter(name + ".router.weight", {logits, options.width}, Init::normal(0.02),
-                            true);
+  weight_ =
+      whole_parameter(name + ".router.weight", {logits, options.width}, Init::normal(0.02), true);
   bias_ = whole_parameter(name + ".router.bias", {E}, Init::constant(0), false);
+  bias_.sign_step = kBiasStep;
   // A tensor rank's gradients are of its own rows.
   if (samples_.tensor_ranks() > 1) weight_.sync = bias_.sync = Sync::DataAndTensor;
   router_ = router_of(options, name + ".router", bias_);
@@ -72,10 +77,13 @@ Dispatch MoeLayer::plan_of(std::span<const std::int32_t> experts, const Shape& c
   const GptExperts& options = options_.experts;
   const std::int64_t E = options.count, k = choices[2], n = own.rows.count();
   const bool takes_tokens = options.router == "expert-choice";  // who has room is decided
-  if (rank_.device.kind() == DeviceKind::Meta)
-    return even_dispatch(
-        rank_.device,
-        takes_tokens ? std::llround(static_cast<double>(n) * options.capacity) : n * k, E);
+  if (rank_.device.kind() == DeviceKind::Meta) {                // the even share of what is sent
+    const std::int64_t all = own.samples * own.tokens;
+    const std::int64_t taken =
+        takes_tokens ? own.samples * E * expert_capacity(options.capacity, own.tokens, 1, E)
+                     : all * k;
+    return even_dispatch(rank_.device, all == 0 ? 0 : taken * n / all, E);
+  }
   const bool limited = pass.training && options.capacity > 0 && !takes_tokens;
   const std::int64_t room =
       limited ? expert_capacity(options.capacity, own.tokens, k, E) : own.tokens;
@@ -123,13 +131,11 @@ Tensor MoeLayer::forward(Tensor x, Saved& saved, const Pass& pass) const {
   const Samples::Own own = samples_.own_of(x.shape(), pass);
   const std::int64_t C = x.shape()[-1], n = own.rows.count();
   Tensor mine = own.divided ? x.share().reshaped({n, C}) : Tensor({n, C}, x.dtype(), x.device());
-  if (!own.divided && n > 0)
-    x.device().copy(mine, as_rows(x).rows(own.rows.begin, own.rows.end));
+  if (!own.divided && n > 0) x.device().copy(mine, as_rows(x).rows(own.rows.begin, own.rows.end));
 
   // Logits in full precision; a product of shorter numbers is summed in it.
   Tensor own_logits({n, weight_.shape[0]}, statistics_of(x.dtype()), x.device());
-  if (n > 0)
-    ops::matmul(own_logits, mine, weight_.value(), {.transpose = ops::Transpose::Second});
+  if (n > 0) ops::matmul(own_logits, mine, weight_.value(), {.transpose = ops::Transpose::Second});
   const Tensor logits = samples_.whole(rank_, std::move(own_logits), own, name_ + ".logits");
   const Choices chosen = router_->choose(logits, saved, pass);
   const Shape& choices = chosen.experts.shape();
@@ -140,11 +146,10 @@ Tensor MoeLayer::forward(Tensor x, Saved& saved, const Pass& pass) const {
 
   const Dispatch plan = plan_of(experts, choices, own, pass);
   const Tensor gates = samples_.own_rows(chosen.gates, own);
-  const Route route = route_of(rank_, group(), plan.counts);
+  const Route route = route_of(group(), plan.counts);
   Travelling there = to_experts(group(), dispatched(mine, plan), route);  // comm: rows
   wait(rank_, there, name_ + ".there");
-  Tensor answers =
-      experts_.forward(by_expert(std::move(there.rows), route), route.counts, saved);
+  Tensor answers = experts_.forward(by_expert(std::move(there.rows), route), route.counts, saved);
   Travelling back =
       to_tokens(group(), by_rank(std::move(answers), route), route);  // comm: rows, beside `shared`
   Tensor from_shared = shared_ ? shared_->forward(x.share(), saved, pass) : Tensor();
@@ -173,18 +178,17 @@ Tensor MoeLayer::backward(Tensor dy, Saved& saved, const Pass& pass) {
   const Samples::Own own = samples_.own_of(dy.shape(), pass);
   const std::int64_t n = own.rows.count();
 
-  auto [danswers, dgates] = combined_backward(
-      as_rows(dy).rows(own.rows.begin, own.rows.end), answers, gates, plan);
+  auto [danswers, dgates] =
+      combined_backward(as_rows(dy).rows(own.rows.begin, own.rows.end), answers, gates, plan);
   Travelling there = to_experts(group(), danswers, route);  // comm: rows, beside `shared`
   const Tensor from_shared = shared_ ? shared_->backward(dy.share(), saved, pass) : Tensor();
   wait(rank_, there, name_ + ".there");
-  Tensor dx_of_experts = experts_.backward(by_expert(std::move(there.rows), route), route.counts,
-                                           saved, pass);
+  Tensor dx_of_experts =
+      experts_.backward(by_expert(std::move(there.rows), route), route.counts, saved, pass);
   Travelling back = to_tokens(group(), by_rank(std::move(dx_of_experts), route), route);  // comm:
   // rows, beside the router's backward
-  const Tensor dx_of_router = router_backward(
-      std::move(dgates).reshaped({n, chosen.shape()[2]}),
-      std::move(scores), chosen, mine, own, saved, pass);
+  const Tensor dx_of_router = router_backward(std::move(dgates).reshaped({n, chosen.shape()[2]}),
+                                              std::move(scores), chosen, mine, own, saved, pass);
   wait(rank_, back, name_ + ".back");
   Tensor dx = dispatched_backward(back.rows, plan, n);
   if (n > 0) ops::add(dx, dx, dx_of_router);
@@ -201,15 +205,42 @@ Tensor MoeLayer::router_backward(Tensor dgates, const Tensor& scores, const Tens
   Tensor dscores = losses_.gradient(
       scores, first_choices(experts, own.samples, chosen.shape()[2], options_.experts.count),
       pass.extra ? pass.extra->factor : 0);
+  if (options_.experts.router == "bias") add_load(experts, chosen.shape()[2], own);
   const Tensor dlogits = samples_.own_rows(
       router_->backward(samples_.with_zeros(dgates, own), std::move(dscores), saved, pass), own);
   Tensor dx(x.shape(), x.dtype(), x.device());
-  const Tensor rounded = dlogits.dtype() == x.dtype() ? dlogits.share()
-                                                      : Tensor(dlogits.shape(), x.dtype(), x.device());
+  const Tensor rounded = dlogits.dtype() == x.dtype()
+                             ? dlogits.share()
+                             : Tensor(dlogits.shape(), x.dtype(), x.device());
   if (rounded.dtype() != dlogits.dtype()) ops::cast(rounded, dlogits);
   if (dx.count() > 0) ops::matmul(dx, rounded, weight_.value());
   if (dx.count() > 0) weight_grad(pass, weight_, rounded.share(), x.share());
   return dx;
+}
+
+// The gradient of the router's bias: how many more than the mean choose each expert. It is not
+// clipped, and no loss.
+void MoeLayer::add_load(std::span<const std::int32_t> experts, std::int64_t chosen,
+                        const Samples::Own& own) {
+  const std::int64_t E = options_.experts.count, n = own.rows.count();
+  const double even = static_cast<double>(n * chosen) / static_cast<double>(E);
+  std::vector<double> load(index(E), -even * kLoadUnit);
+  for (std::int64_t row = 0; row < n; ++row)
+    for (std::int64_t j = 0; j < chosen; ++j)
+      load[index(experts[index(own.place(row) * chosen + j)])] += kLoadUnit;
+  const View grad = bias_.grad();
+  CpuDevice host;
+  const Tensor here(grad.shape(), grad.dtype(), host),
+      there(grad.shape(), grad.dtype(), grad.device());
+  ::aisc::dispatch(grad.dtype(), [&](auto type) {
+    for (std::size_t e = 0; e < load.size(); ++e)
+      here.data<decltype(type)>()[e] = static_cast<decltype(type)>(load[e]);
+  });
+  grad.device().copy(there, here);
+  if (bias_.next_grad() == ops::Into::Overwrite)
+    grad.device().copy(grad, there);
+  else
+    ops::add(grad, grad, there);
 }
 
 }  // namespace aisc

@@ -44,6 +44,8 @@ struct Parameter {
   bool decay = false;  // weight decay: matrices yes, biases and norms no
   Sync sync = Sync::Data;
   Tied tied = Tied::No;
+  // Not 0: an optimizer moves it by so much against the sign of its gradient, and by nothing else.
+  double sign_step = 0;
 
   // What a store has bound: (shape), in the model's type; of the gradient that or a longer one.
   // Both throw Error naming the parameter while nothing is bound.

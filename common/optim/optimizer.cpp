@@ -25,7 +25,40 @@ std::vector<OptimizerSlice> slices_of(std::span<Parameter* const> parameters) {
   return slices;
 }
 
-void Optimizer::step(const OptimizerStep& options) { do_step(options, ++steps_); }
+void Optimizer::step(const OptimizerStep& options) {
+  for (std::size_t i = 0; i < slices_.size(); ++i)
+    if (slices_[i].parameter && slices_[i].parameter->sign_step != 0) step_by_sign(i);
+  do_step(options, ++steps_);
+}
+
+// Of a gradient that is then 0 do_step() makes nothing. These are few numbers: the host's.
+void Optimizer::step_by_sign(std::size_t i) {
+  const OptimizerSlice& slice = slices_[i];
+  Device& device = slice.weight.device();
+  const View moved = masters_[i] ? masters_[i].view() : slice.weight;
+  const double by = slice.parameter->sign_step;
+  CpuDevice cpu;
+  Device& host = device.kind() == DeviceKind::Meta ? device : static_cast<Device&>(cpu);
+  const Tensor gradient(slice.gradient.shape(), slice.gradient.dtype(), host),
+      weight(moved.shape(), moved.dtype(), host);
+  device.copy(gradient, slice.gradient);
+  device.copy(weight, moved);
+  if (device.kind() != DeviceKind::Meta)
+    dispatch(weight.dtype(), [&](auto type) {
+      using T = decltype(type);
+      dispatch(gradient.dtype(), [&](auto of_gradient) {
+        const auto* g = gradient.data<decltype(of_gradient)>();
+        for (std::int64_t j = 0; j < weight.count(); ++j) {
+          T& w = weight.data<T>()[j];
+          const auto up = static_cast<double>(g[j]);
+          w = static_cast<T>(static_cast<double>(w) - (up > 0 ? by : up < 0 ? -by : 0));
+        }
+      });
+    });
+  device.copy(moved, weight);
+  if (masters_[i]) ops::cast(slice.weight, masters_[i]);
+  ops::fill(slice.gradient, 0);
+}
 
 Optimizer::Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {
   for (const OptimizerSlice& slice : slices_) {

@@ -38,7 +38,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  // Updates every slice once.
+  // Updates every slice once; those of a parameter that is moved by sign (Parameter::sign_step) by
+  // that, whatever the optimizer, and their gradients are 0 then.
   void step(const OptimizerStep& options);
   std::int64_t steps() const { return steps_; }  // taken so far
   // Goes on as if `steps` had been taken, after state() was filled with what it was then.
@@ -70,6 +71,7 @@ class Optimizer {
 
  private:
   virtual void do_step(const OptimizerStep& options, std::int64_t step) = 0;
+  void step_by_sign(std::size_t slice);
 
   std::int64_t steps_ = 0;
 };

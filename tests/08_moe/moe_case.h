@@ -34,8 +34,9 @@ struct MoeCase {
   }
 };
 inline std::ostream& operator<<(std::ostream& out, const MoeCase& c) {
-  return out << c.experts.router << ", " << c.experts.count << " experts, dp " << c.mesh.dp << " tp "
-             << c.mesh.tp << (c.divided ? " sp" : "") << " cp " << c.mesh.cp << " ep " << c.mesh.ep;
+  return out << c.experts.router << ", " << c.experts.count << " experts, dp " << c.mesh.dp
+             << " tp " << c.mesh.tp << (c.divided ? " sp" : "") << " cp " << c.mesh.cp << " ep "
+             << c.mesh.ep;
 }
 
 // Of 2 N runs rank i has number i and number 2N - 1 - i.
@@ -62,7 +63,7 @@ inline std::vector<std::int64_t> rows_of(const MoeCase& c, const MeshPlace& at) 
 struct MoeResult {
   std::vector<double> y, dx;
   std::map<std::string, std::vector<double>> gradients;
-  double extra = 0;                // of all ranks
+  double extra = 0;                         // of all ranks
   std::int64_t sent_forward = 0, sent = 0;  // by rank 0, bytes among experts' ranks
   std::int64_t a2a_forward = 0, a2a = 0;    // its all-to-alls
 };
@@ -112,10 +113,10 @@ inline MoeResult run_moe(const MoeCase& c, const MakeShared& shared = {}) {
     Mesh mesh(rank.world, c.mesh);
     mesh.experts().use_plans(default_plans());
     Model model;
-    model.layers.push_back(std::make_unique<MoeLayer>(
-        rank, "moe", layer_options(c), &mesh.experts(),
-        Samples(&mesh.tp(), &mesh.cp(), c.divided, early_and_late),
-        shared ? shared(rank, mesh) : nullptr));
+    model.layers.push_back(
+        std::make_unique<MoeLayer>(rank, "moe", layer_options(c), &mesh.experts(),
+                                   Samples(&mesh.tp(), &mesh.cp(), c.divided, early_and_late),
+                                   shared ? shared(rank, mesh) : nullptr));
     std::vector<std::unique_ptr<ParameterStore>> stores;
     for (const Sync sync : {Sync::Data, Sync::DataAndTensor, Sync::ExpertData})
       if (std::vector<Unit> units = make_units(model, sync); !units.empty()) {
@@ -127,10 +128,13 @@ inline MoeResult run_moe(const MoeCase& c, const MakeShared& shared = {}) {
     const std::vector<std::int64_t> rows = rows_of(c, mesh.place());
     const std::int64_t B = share_of(c.samples, mesh.place().dp, c.mesh.dp).count();
     const auto part_of = [&](const char* name) {
-      const Tensor whole = random_tensor({c.samples * c.tokens, c.width}, c.dtype, rank.device, name);
-      Tensor own({B, std::ssize(rows) / std::max<std::int64_t>(B, 1), c.width}, c.dtype, rank.device);
+      const Tensor whole =
+          random_tensor({c.samples * c.tokens, c.width}, c.dtype, rank.device, name);
+      Tensor own({B, std::ssize(rows) / std::max<std::int64_t>(B, 1), c.width}, c.dtype,
+                 rank.device);
       for (std::int64_t i = 0; i < std::ssize(rows); ++i)
-        rank.device.copy(as_rows(own).rows(i, i + 1), whole.rows(rows[index(i)], rows[index(i)] + 1));
+        rank.device.copy(as_rows(own).rows(i, i + 1),
+                         whole.rows(rows[index(i)], rows[index(i)] + 1));
       return own;
     };
     ExtraLoss extra{.factor = 0.7};
@@ -175,7 +179,8 @@ inline void expect_same(const MoeResult& one, const MoeResult& many, const MoeCa
                         const std::string& what) {
     ASSERT_EQ(a.size(), b.size()) << what << ": " << c;
     for (std::size_t i = 0; i < a.size(); ++i)
-      ASSERT_NEAR(a[i], b[i], 1e-11 * std::max(1.0, std::abs(a[i]))) << what << "[" << i << "]: " << c;
+      ASSERT_NEAR(a[i], b[i], 1e-11 * std::max(1.0, std::abs(a[i])))
+          << what << "[" << i << "]: " << c;
   };
   near(one.y, many.y, "y");
   near(one.dx, many.dx, "dx");

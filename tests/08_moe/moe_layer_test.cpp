@@ -21,8 +21,7 @@ const char* const kRouters[] = {"switch", "top2", "noisy-top2", "expert-choice",
 // One layer on one rank, with weights.
 struct OneLayer {
   explicit OneLayer(const MoeCase& wanted) : c(wanted), world(make_self_communicator()) {
-    model.layers.push_back(
-        std::make_unique<MoeLayer>(rank(), "moe", moe::layer_options(c)));
+    model.layers.push_back(std::make_unique<MoeLayer>(rank(), "moe", moe::layer_options(c)));
     for (const Sync sync : {Sync::Data, Sync::ExpertData}) {
       stores.push_back(std::make_unique<ParameterStore>(
           device, make_units(model, sync),
@@ -106,8 +105,7 @@ TEST(MoeLayerGiven, GradientsAreSlopes) {
     const auto loss = [&] {
       ExtraLoss extra{.factor = 0.7};
       Saved nothing = Saved::nothing();
-      const Tensor y =
-          one.layer().forward(one.x.share(), nothing, {.step = 3, .extra = &extra});
+      const Tensor y = one.layer().forward(one.x.share(), nothing, {.step = 3, .extra = &extra});
       return dot(y, weights) + extra.factor * extra.sum;
     };
     ExtraLoss extra{.factor = 0.7};
@@ -148,10 +146,11 @@ TEST(MoeLayerGiven, IsTheSameOnEveryMesh) {
 // Three samples over two ranks, seven tokens over two context ranks, ten rows over four tensor
 // ranks: nothing divides. And four tokens on four ranks: some experts get none.
 TEST(MoeLayerGiven, SizesNeedNotDivide) {
-  for (MoeCase c : {MoeCase{.mesh = {.dp = 2, .cp = 2, .tp = 2, .ep = 2}, .samples = 3, .tokens = 7},
-                    MoeCase{.mesh = {.dp = 2, .tp = 4}, .samples = 2, .tokens = 5},
-                    MoeCase{.mesh = {.dp = 4, .ep = 4}, .samples = 4, .tokens = 1},
-                    MoeCase{.mesh = {.tp = 4}, .samples = 1, .tokens = 2}})
+  for (MoeCase c :
+       {MoeCase{.mesh = {.dp = 2, .cp = 2, .tp = 2, .ep = 2}, .samples = 3, .tokens = 7},
+        MoeCase{.mesh = {.dp = 2, .tp = 4}, .samples = 2, .tokens = 5},
+        MoeCase{.mesh = {.dp = 4, .ep = 4}, .samples = 4, .tokens = 1},
+        MoeCase{.mesh = {.tp = 4}, .samples = 1, .tokens = 2}})
     for (const char* router : {"switch", "top2"}) {
       c.experts.router = router;
       moe::expect_same(moe::run_moe(c.on_one_rank()), moe::run_moe(c), c);
@@ -201,9 +200,8 @@ TEST(MoeLayerGiven, WrongSizesAreNamed) {
   EXPECT_TRUE(error_says([] { OneLayer({.experts = {.count = 4, .router = "best"}}); },
                          {"router 'best': expected switch, top2"}));
   launch({.ranks = 3, .bind = false}, [](const Rank& rank) {
-    EXPECT_TRUE(error_says(
-        [&] { MoeLayer(rank, "moe", moe::layer_options({}), &rank.world); },
-        {"moe.experts: 4 experts over 3 ranks: expected a multiple of 3"}));
+    EXPECT_TRUE(error_says([&] { MoeLayer(rank, "moe", moe::layer_options({}), &rank.world); },
+                           {"moe.experts: 4 experts over 3 ranks: expected a multiple of 3"}));
   });
 }
 

@@ -25,6 +25,7 @@
 #include "07_sequence_parallel/selective.h"
 #include "07_sequence_parallel/sequence_block.h"
 #include "07_sequence_parallel/stored_attention.h"
+#include "08_moe/expert_parallel.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/drawn.h"
 #include "tests/support/run_layout.h"
@@ -42,19 +43,22 @@ struct LayoutCase {
   bool sequence = false;     // tokens are shared over tp between layers
   bool stored = false;       // scores and masks; recomputed is the core, within a budget
   int cp = 1;                // in zigzags; where scores are stored, by two rings
-  int micro = 3;             // micro-batches; interleaving takes as many as a multiple of its ranks
-  int layers = 0;            // 0: as many as stages need, and 3 at least
+  int ep = 0;                // of so many expert ranks among data ranks; 0: there are no experts
+  std::string router = "switch";
+  int micro = 3;   // micro-batches; interleaving takes as many as a multiple of its ranks
+  int layers = 0;  // 0: as many as stages need, and 3 at least
 
   int ranks() const { return dp * pp * tp * cp; }
   int micro_batches() const { return schedule == "interleaved" ? pp : micro; }
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp,
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp,
                             c.zero, c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
                             c.stored ? " stored" : "", c.recompute ? " recomputed" : "",
                             c.activations ? " in parts" : "", c.sequence ? " sp" : "",
                             c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
+                            c.ep > 0 ? fmt::format(" ep {} {}", c.ep, c.router) : "",
                             c.virtual_time ? " in virtual time" : "",
                             c.clipped ? "" : " not clipped",
                             c.micro == 3 ? "" : fmt::format(" micro-batches {}", c.micro),
@@ -76,6 +80,10 @@ inline std::vector<LayoutCase> all_layouts() {
     c.activations = c.recompute && !c.stored && c.tp > 1 && all.size() % 2 == 1;
     c.sequence = c.tp > 1 && !c.activations && all.size() % 2 == 0;
     c.owners = c.zero == 3 && c.pp == 1 && all.size() % 5 < 3;
+    if (!c.owners && !c.activations && all.size() % 4 == 3) {
+      c.ep = c.dp % 2 == 0 ? 2 : 1;
+      c.router = c.tp == 1 ? "expert-choice" : all.size() % 8 == 3 ? "switch" : "top2";
+    }
     all.push_back(c);
   };
   for (const int ranks : {2, 3, 4, 6, 8})
@@ -113,6 +121,13 @@ inline TrainConfig config_of(const LayoutCase& c) {
   config.pp = c.pp;
   config.tp = c.tp;
   config.cp = c.cp;
+  config.ep = std::max(1, c.ep);
+  if (c.ep > 0)
+    config.model.experts = {.count = 2 * c.ep * c.tp,
+                            .router = c.router,
+                            .capacity = 1.0,
+                            .balance = 0.1,
+                            .z_loss = 0.05};
   if (c.recompute) config.recompute = Recompute::parse(c.stored ? "core" : "block");
   if (c.stored) config.recompute.keep_bytes = 50'000;  // about one core's
   config.steps = 10;
@@ -135,27 +150,30 @@ inline StepParts parts_of(const LayoutCase& c) {
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
   if (c.cp > 1)
     parts = context_parallel(c.stored ? ContextForm::Rsa : ContextForm::Zigzag, std::move(parts));
+  if (c.ep > 0) parts = expert_parallel(std::move(parts));
   if (c.sequence) return sequence_parallel(std::move(parts));
   return c.tp > 1 ? tensor_parallel(std::move(parts)) : parts;
 }
 
 // What is the same on one rank.
 inline StepParts parts_of_one(const LayoutCase& c) {
-  return c.stored ? stored_attention() : StepParts();
+  StepParts parts = c.stored ? stored_attention() : StepParts();
+  return c.ep > 0 ? expert_parallel(std::move(parts)) : parts;
 }
 
 // What one rank leaves with such a configuration, made once.
 inline const std::vector<RunRecord>& serial_of(TrainConfig config, int steps,
                                                const StepParts& parts = {}) {
-  static std::map<
-      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, int, bool>,
-      std::vector<RunRecord>>
+  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, int,
+                             bool, std::int64_t, std::string>,
+                  std::vector<RunRecord>>
       runs;
-  config.pp = config.tp = config.cp = 1;
+  config.pp = config.tp = config.cp = config.ep = 1;
   config.recompute = {};
   const GptConfig& model = config.model;
-  auto& run = runs[{model.layers, model.context, config.batch, config.micro_batches, config.clip,
-                    steps, static_cast<bool>(parts.core)}];
+  auto& run =
+      runs[{model.layers, model.context, config.batch, config.micro_batches, config.clip, steps,
+            static_cast<bool>(parts.core), model.experts.count, model.experts.router}];
   if (run.empty()) run = run_layout({.ranks = 1}, config, steps, parts);
   return run;
 }

@@ -30,13 +30,14 @@ struct Books {
   CommStats::Peer family;  // of all its communicators
   double seconds = 0;
   std::vector<std::string> events;  // where they are recorded
-  // Of the parameters that data ranks sum alone, and of those that tensor ranks sum, too: elements
-  // without padding, bytes of their values or gradients with it. All are F64.
+  // Of the parameters that data ranks sum alone, of those that tensor ranks sum, too, and of
+  // experts: elements without padding, bytes of their values or gradients with it. All are F64.
   struct Store {
     std::int64_t padded_bytes = 0, elements = 0;
-  } data, tensor;
-  std::int64_t padded_bytes_of(int shards, int tp) const {
-    return data.padded_bytes / shards + tensor.padded_bytes / (shards > 1 ? shards * tp : 1);
+  } data, tensor, experts;
+  std::int64_t padded_bytes_of(int shards, int tp, int ep) const {
+    return data.padded_bytes / shards + tensor.padded_bytes / (shards > 1 ? shards * tp : 1) +
+           experts.padded_bytes / (shards > 1 ? shards / ep : 1);
   }
   std::set<std::string> computed_in_waits;  // operations inside spans of communication
 };
@@ -73,8 +74,10 @@ std::vector<Books> books_of(const LayoutCase& c, LaunchOptions options) {
              .events = lines_of(rank.trace.events()),
              .computed_in_waits = std::move(computed_in_waits)};
     for (const ParameterStore* store : trainer.stores()) {
-      const bool tensor = store->parameters().front()->sync == Sync::DataAndTensor;
-      Books::Store& its = tensor ? books.tensor : books.data;
+      const Sync sync = store->parameters().front()->sync;
+      Books::Store& its = sync == Sync::Data            ? books.data
+                          : sync == Sync::DataAndTensor ? books.tensor
+                                                        : books.experts;
       its = {.padded_bytes = store->layout().count() * 8};
       for (const Parameter* p : store->parameters()) its.elements += p->shape.count();
     }
@@ -110,6 +113,9 @@ INSTANTIATE_TEST_SUITE_P(OfRanks, MetaLayouts, ::testing::ValuesIn(drawn_layouts
 
 TEST_P(MetaLayouts, KeepTheBooksOfARunWithNumbers) {
   const LayoutCase& c = GetParam();
+  // Without numbers tokens are spread evenly: as with them where experts choose, each among all
+  // tokens of a rank's samples.
+  if (c.ep > 0 && (c.router != "expert-choice" || c.tp * c.cp > 1)) return;
   const Machine machine = find_machine("dgx-a100");
   LaunchOptions numbers = on_machine(machine, c.ranks());
   LaunchOptions meta = on_machine(machine, c.ranks(), {.meta = true});
@@ -141,20 +147,23 @@ TEST_P(MetaShares, AreThoseOfTheLayout) {
     for (std::size_t r = 0; r < all.size(); ++r) {
       SCOPED_TRACE(fmt::format("rank {}", r));
       const Books& books = all[r];
+      const int ep = std::max(1, c.ep);
       const auto live = [&](Purpose p) { return books.ledger[p].live_bytes; };
       EXPECT_GT(books.seconds, 0);
       EXPECT_GT(books.family.messages, 0);
       EXPECT_THAT(books.computed_in_waits, ::testing::IsEmpty()) << "counted as communication";
-      EXPECT_EQ(live(Purpose::Parameters), books.padded_bytes_of(c.zero >= 3 ? c.dp : 1, c.tp));
-      EXPECT_EQ(live(Purpose::Gradients), books.padded_bytes_of(c.zero >= 2 ? c.dp : 1, c.tp));
+      EXPECT_EQ(live(Purpose::Parameters), books.padded_bytes_of(c.zero >= 3 ? c.dp : 1, c.tp, ep));
+      EXPECT_EQ(live(Purpose::Gradients), books.padded_bytes_of(c.zero >= 2 ? c.dp : 1, c.tp, ep));
       for (const Purpose p : {Purpose::Activations, Purpose::Workspace, Purpose::Communication})
         EXPECT_EQ(live(p), 0) << name_of(p);
       // dp lies between tp, the fastest, and pp.
       // Of tensor ranks that have shards of the same parameters the states are one sum.
       const std::size_t tp = static_cast<std::size_t>(c.tp), dp = static_cast<std::size_t>(c.dp);
-      const bool shards_of_all = c.sequence && c.zero > 0;
+      const bool shards_of_all = (c.sequence || c.ep > 0) && c.tp > 1 && c.zero > 0;
       const std::size_t first = r / (dp * tp) * (dp * tp) + (shards_of_all ? 0 : r % tp);
       states[first] += live(Purpose::Optimizer);
+      if (static_cast<int>(r / tp % dp) < (c.zero == 0 ? c.dp : ep))
+        expected[first] += 2 * 8 * books.experts.elements;
       if (r / tp % dp > 0) continue;
       expected[first] += 2 * 8 * books.data.elements * (c.zero == 0 ? c.dp : 1);
       if (c.zero == 0 || r == first)
