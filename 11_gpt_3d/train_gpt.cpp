@@ -26,6 +26,7 @@
 #include "app/recorded_flags.h"
 #include "app/run.h"
 #include "app/saved_model.h"
+#include "app/weights_file.h"
 #include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
@@ -35,7 +36,6 @@
 #include "common/core/system/memory.h"
 #include "common/core/system/polite_waits.h"
 #include "common/core/system/threads.h"
-#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {
@@ -123,9 +123,9 @@ void complete_model(Options& options, const Dataset& dataset) {
   GptConfig& model = options.train.model;
   if (!options.init.empty()) {
     const Safetensors weights(options.init);
-    const GptConfig file = gpt2_config(weights, heads_given(options));
+    const GptConfig file = config_in(weights, heads_given(options));
     if (heads_given(options) == 0) say_remark(heads_remark(weights, file));
-    const auto take = [&](const char* flag, std::int64_t& value, std::int64_t found) {
+    const auto take = [&](const char* flag, auto& value, const auto& found) {
       if (options.given.contains(flag) && value != found)
         fail(fmt::format("--{} {}: {} has {}", flag, value, options.init, found));
       value = found;
@@ -134,6 +134,12 @@ void complete_model(Options& options, const Dataset& dataset) {
     take("heads", model.heads, file.heads);
     take("width", model.width, file.width);
     take("vocabulary", model.vocabulary, file.vocabulary);
+    take("experts", model.experts.count, file.experts.count);
+    if (file.experts.count > 0) {
+      take("moe-every", model.experts.every, file.experts.every);
+      take("router", model.experts.router, file.experts.router);
+      take("shared-expert", model.experts.shared, file.experts.shared);
+    }
     if (!options.given.contains("context")) model.context = file.context;  // may be shorter
   }
   const std::int64_t needed = dataset.vocabulary();
@@ -157,7 +163,8 @@ void complete_model(Options& options, const Dataset& dataset) {
 void require_same_model(const Checkpoint& checkpoint, const Options& options) {
   const std::string config = RunState::from_json(checkpoint.state, checkpoint.path).config;
   for (const ChangedFlag& change : changed_flags(config, options.to_json()))
-    for (const char* fixed : {"layers", "heads", "width", "context", "vocabulary"})
+    for (const char* fixed : {"layers", "heads", "width", "context", "vocabulary", "experts",
+                              "moe-every", "router", "shared-expert"})
       if (change.flag == fixed)
         fail(fmt::format("--{} {}: the model in {} has {}", change.flag, change.now,
                          checkpoint.path, change.before));
@@ -246,7 +253,8 @@ PlannedStep plan_of(const Options& options) {
 // On machines that are not there. Without numbers no text is read: all tokens are 0.
 int run_emulated(Options& options) {
   if (started_processes()) fail("--machine: ranks in virtual time are threads of one process");
-  EmulatedRun run{.machine = find_machine(options.machine),
+  EmulatedRun run{.config = options.train,
+                  .machine = find_machine(options.machine),
                   .ranks = options.ranks,
                   .meta = options.meta,
                   .steps = static_cast<int>(options.train.steps),

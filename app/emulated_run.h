@@ -31,8 +31,8 @@ struct EmulatedRun {
 
   MeshShape mesh() const { return config.mesh(ranks); }
   bool runs_one() const {
-    return meta && alike && config.cp == 1 && !place && ranks > most_run &&
-           config.batch % mesh().dp == 0 && are_alike(mesh(), machine);
+    return meta && alike && config.cp == 1 && config.model.experts.count == 0 && !place &&
+           ranks > most_run && config.batch % mesh().dp == 0 && are_alike(mesh(), machine);
   }
 };
 

@@ -170,6 +170,22 @@ void require_context(const Options& o) {
   cp.refuse(o.order != "tp,dp,pp", "--order", "it says nothing of ranks that share a sequence");
 }
 
+void require_experts(const Options& o) {
+  const Beside experts{fmt::format("--experts {}", o.train.model.experts.count)};
+  experts.refuse(o.data_parallel.average_every > 0, "--average-every",
+                 "ranks that step on their own each need all of the model");
+  experts.refuse(o.onebit_adam(), "--optimizer onebit-adam",
+                 "its errors are of ranks with a whole model");
+  experts.refuse(o.adafactor(), "--optimizer adafactor",
+                 "its sums are of matrices, and weights of experts are stacks of them");
+  experts.refuse(o.keep_mb > 0 && o.train.pp > 1 && o.pipeline.again != "none", "--keep-mb",
+                 "what is made again sends again, and ranks whose experts have other tokens do not "
+                 "keep the same");
+  Beside{fmt::format("--ep {}", o.train.ep)}.refuse(o.train.ep > 1 && o.order != "tp,dp,pp",
+                                                    "--order",
+                                                    "it says nothing of ranks that share experts");
+}
+
 }  // namespace
 
 void require_alone(const Options& o) {
@@ -211,6 +227,7 @@ void require_parallel(Options& o, const IsHere& here) {
   if (o.train.pp > 1) require_pipeline(o, here);
   if (o.train.tp > 1) require_tensor(o);
   if (o.train.cp > 1) require_context(o);
+  if (o.train.model.experts.count > 0) require_experts(o);
 }
 
 }  // namespace aisc

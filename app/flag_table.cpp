@@ -1,14 +1,10 @@
 #include "app/flag_table.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <utility>
 
+#include "app/flag_rows.h"
 #include "app/flag_values.h"
-#include "app/recorded_flags.h"
-#include "common/core/error.h"
-#include "common/core/flags/command_line.h"
 
 namespace aisc {
 namespace {
@@ -22,114 +18,9 @@ constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
 constexpr unsigned kLayout = Flag::Layout, kFollows = Flag::Follows, kOfTraining = Flag::OfTraining,
                    kOfRuns = Flag::OfRuns;
 
-// The rows, of one heading after the other.
-class Rows {
- public:
-  std::vector<Flag> all;
-
-  // What follows is of these kinds.
-  void group(std::string name, unsigned kinds = 0) {
-    group_ = std::move(name);
-    kinds_ = kinds;
-  }
-
-  Flag& add(Flag flag) {
-    flag.group = group_;
-    flag.kinds = kinds_;
-    return all.emplace_back(std::move(flag));
-  }
-
-  template <class T>
-  Flag& number(const char* name, T& value, std::int64_t least, std::int64_t most,
-               const char* help) {
-    return add({.name = name,
-                .help = help,
-                .type = "INT",
-                .standard = std::to_string(value),
-                .read =
-                    [=, &value](const std::string& text) {
-                      value = static_cast<T>(
-                          whole_number(fmt::format("--{}", name), text, least, most));
-                    },
-                .write = [&value] { return value; }});
-  }
-
-  Flag& real(const char* name, double& value, const char* help) {
-    return add({.name = name,
-                .help = help,
-                .type = "FLOAT",
-                .standard = fmt::format("{}", value),
-                .read =
-                    [=, &value](const std::string& text) {
-                      value = real_number(fmt::format("--{}", name), text);
-                    },
-                .write = [&value] { return value; }});
-  }
-
-  Flag& text(const char* name, std::string& value, const char* help,
-             std::vector<std::string> choices = {}) {
-    return add({.name = name,
-                .help = help,
-                .type = "TEXT",
-                .standard = value,
-                .choices = std::move(choices),
-                .read = [&value](const std::string& found) { value = found; },
-                .write = [&value] { return value; }});
-  }
-
-  Flag& path(const char* name, std::string& value, const char* help) {
-    Flag& flag = text(name, value, help);
-    flag.is_path = true;
-    flag.write = [&value] { return json_of_path(value); };
-    return flag;
-  }
-
-  Flag& dtype(const char* name, DType& value, const char* help) {
-    return add({.name = name,
-                .help = help,
-                .type = "TYPE",
-                .standard = in_lower_case(name_of(value)),
-                .choices = {"f64", "f32", "bf16"},
-                .read = [&value](const std::string& found) { value = parse_dtype(found); },
-                .write = [&value] { return in_lower_case(name_of(value)); }});
-  }
-
-  // One of two words.
-  Flag& either(const char* name, bool& value, const char* no, const char* yes, const char* help) {
-    return add({.name = name,
-                .help = help,
-                .type = "TEXT",
-                .standard = value ? yes : no,
-                .choices = {no, yes},
-                .read = [=, &value](const std::string& found) { value = found == yes; },
-                .write = [=, &value] { return value ? yes : no; }});
-  }
-
-  Flag& on(const char* name, bool& value, const char* help) {
-    return add({.name = name, .help = help, .is_on = &value});
-  }
-
-  // A degree that is 1 until its module is there.
-  void later(const char* name, const char* what, const char* module) {
-    add({.name = name,
-         .help = fmt::format("{}: 1 until there is module {}", what, module),
-         .type = "INT",
-         .standard = "1",
-         .read = [=](const std::string& text) {
-           if (whole_number(fmt::format("--{}", name), text, 1, kMostSize) != 1)
-             fail(fmt::format("--{} {}: {} are of module {}, which is not here yet: expected 1",
-                              name, text, what, module));
-         }});
-  }
-
- private:
-  std::string group_;
-  unsigned kinds_ = 0;
-};
-
 void not_kept(Flag& flag) { flag.write = {}; }
 
-void add_model(Rows& rows, GptConfig& m) {
+void add_model(FlagRows& rows, GptConfig& m) {
   rows.group("Model", kOfTraining);
   rows.number("layers", m.layers, 1, kMostLayers, "transformer blocks");
   rows.number("heads", m.heads, 1, kMostSize, "attention heads; divides the width")
@@ -140,7 +31,7 @@ void add_model(Rows& rows, GptConfig& m) {
   rows.real("dropout", m.dropout, "probability of dropping an activation");
 }
 
-void add_training(Rows& rows, Options& o) {
+void add_training(FlagRows& rows, Options& o) {
   TrainConfig& t = o.train;
   rows.group("Training", kOfTraining);
   rows.number("steps", t.steps, 1, kMostCount, "optimizer steps").is(kFollows);
@@ -182,7 +73,7 @@ void add_training(Rows& rows, Options& o) {
             {"fused", "stored"});
 }
 
-void add_ranks(Rows& rows, Options& o) {
+void add_ranks(FlagRows& rows, Options& o) {
   rows.group("Ranks");
   rows.number("ranks", o.ranks, 1, kMostRanks,
               "ranks that each hold the model and share the batch; under mpirun or srun: theirs")
@@ -203,7 +94,7 @@ void add_ranks(Rows& rows, Options& o) {
               "of all ranks, each at least one; 0: the cores that they may use");
 }
 
-void add_data_parallel(Rows& rows, Options& o) {
+void add_data_parallel(FlagRows& rows, Options& o) {
   Options::DataParallel& d = o.data_parallel;
   rows.group("Data parallelism", kOfTraining);
   rows.real("bucket-mb", d.bucket_mb,
@@ -224,7 +115,7 @@ void add_data_parallel(Rows& rows, Options& o) {
               "micro-batches that a thread of its own makes ahead; 0: each when it is needed");
 }
 
-void add_sharding(Rows& rows, Options& o) {
+void add_sharding(FlagRows& rows, Options& o) {
   Options::Sharding& s = o.sharding;
   const auto stage3 = [&s](Flag& flag) {
     flag.only_beside("--zero 3", [&s] { return s.zero == 3; }).is(kLayout);
@@ -260,7 +151,7 @@ void add_sharding(Rows& rows, Options& o) {
           "--machine, what would leave its nodes in each --order");
 }
 
-void add_pipeline(Rows& rows, Options& o) {
+void add_pipeline(FlagRows& rows, Options& o) {
   Options::Pipeline& p = o.pipeline;
   const auto of_stages = [&o](Flag& flag) {
     flag.only_beside("--pp", [&o] { return o.train.pp > 1; });
@@ -280,7 +171,7 @@ void add_pipeline(Rows& rows, Options& o) {
                       {"none", "arrival", "early"}));
 }
 
-void add_tensor(Rows& rows, Options& o) {
+void add_tensor(FlagRows& rows, Options& o) {
   rows.group("Tensor parallelism");
   rows.number("tp", o.train.tp, 1, kMostSize,
               "ranks that share each layer, by heads, hidden columns and tokens of the vocabulary; "
@@ -303,7 +194,6 @@ void add_tensor(Rows& rows, Options& o) {
             {"ring", "zigzag", "ulysses", "rsa"})
       .is(kLayout)
       .only_beside("--cp", [&o] { return o.train.cp > 1; });
-  rows.later("ep", "ranks that share experts", "08");
   rows.group("Communication");
   rows.text("algorithm", o.algorithm,
             "by which of module 09's algorithms collectives run: ring, recursive_doubling, "
@@ -312,7 +202,36 @@ void add_tensor(Rows& rows, Options& o) {
             "--machine: each as costs least on its links");
 }
 
-void add_data(Rows& rows, Options& o) {
+void add_experts(FlagRows& rows, Options& o) {
+  GptExperts& e = o.train.model.experts;
+  const auto of_experts = [&e](Flag& flag) {
+    flag.only_beside("--experts", [&e] { return e.count > 0; });
+  };
+  rows.group("Experts", kOfTraining);
+  rows.number("experts", e.count, 0, kMostSize,
+              "MLPs in place of one, of which a router picks some for each token; 0: none");
+  of_experts(
+      rows.number("moe-every", e.every, 1, kMostLayers, "of so many blocks the last has experts"));
+  of_experts(
+      rows.text("router", e.router,
+                "a token goes to its best expert, its two best, these with noise; or experts "
+                "pick tokens; or two by scores that a bias balances",
+                {"switch", "top2", "noisy-top2", "expert-choice", "bias"}));
+  of_experts(
+      rows.real("capacity", e.capacity,
+                "an expert takes so many times its even share of a sample's tokens; 0: all"));
+  of_experts(rows.real("balance", e.balance, "factor of the loss of experts that are not even"));
+  of_experts(rows.real("z-loss", e.z_loss, "factor of the loss of large router logits"));
+  of_experts(rows.either("shared-expert", e.shared, "off", "on",
+                         "beside its experts every token passes an MLP that all share"));
+  rows.number("ep", o.train.ep, 1, kMostSize,
+              "data-parallel ranks that share the experts, with those of --tp")
+      .is(kLayout)
+      .only_beside("--experts",
+                   [&o] { return o.train.ep == 1 || o.train.model.experts.count > 0; });
+}
+
+void add_data(FlagRows& rows, Options& o) {
   rows.group("Data", kOfTraining);
   rows.path("corpus", o.data.corpus,
             "a text file, a folder of texts, a folder that `aisc tokenize` wrote, or a token file "
@@ -331,7 +250,7 @@ void add_data(Rows& rows, Options& o) {
       .is(kOfRuns);
 }
 
-void add_output(Rows& rows, Options& o) {
+void add_output(FlagRows& rows, Options& o) {
   rows.group("Output");
   not_kept(rows.path("init", o.init, "begin from this GPT-2: a model.safetensors of any size"));
   not_kept(
@@ -350,7 +269,7 @@ void add_output(Rows& rows, Options& o) {
             "GFLOP/s of all ranks that the speed is a share of, say a vendor's; 0: measured");
 }
 
-void add_text(Rows& rows, Options& o) {
+void add_text(FlagRows& rows, Options& o) {
   rows.group("Text", kOfRuns);
   rows.text("sample", o.prompt, "text that the model continues");
   not_kept(rows.path("from", o.from,
@@ -365,7 +284,7 @@ void add_text(Rows& rows, Options& o) {
             "draw from the likeliest tokens that have this probability together");
 }
 
-void add_virtual_time(Rows& rows, Options& o) {
+void add_virtual_time(FlagRows& rows, Options& o) {
   const auto on_machines = [&o](Flag& flag) {
     not_kept(flag.only_beside("--machine", [&o] { return !o.machine.empty(); }));
   };
@@ -381,7 +300,7 @@ void add_virtual_time(Rows& rows, Options& o) {
 }  // namespace
 
 std::vector<Flag> flag_table(Options& options) {
-  Rows rows;
+  FlagRows rows;
   add_model(rows, options.train.model);
   add_training(rows, options);
   add_ranks(rows, options);
@@ -389,6 +308,7 @@ std::vector<Flag> flag_table(Options& options) {
   add_sharding(rows, options);
   add_pipeline(rows, options);
   add_tensor(rows, options);
+  add_experts(rows, options);
   add_data(rows, options);
   add_output(rows, options);
   add_text(rows, options);

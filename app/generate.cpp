@@ -132,7 +132,8 @@ std::int32_t draw(std::span<const double> logits, const GenerateOptions& options
 }
 
 bool takes_part(const Communicator& world, const TextRanks& ranks) {
-  return world.rank() == 0 || !ranks.hooks.empty() || (ranks.mesh && ranks.mesh->place().dp == 0);
+  return world.rank() == 0 || !ranks.hooks.empty() ||
+         (ranks.mesh && ranks.mesh->place().expert_dp == 0);
 }
 
 namespace {
@@ -148,6 +149,7 @@ std::int32_t agreed(const Rank& rank, const TextRanks& ranks, std::int32_t mine,
   ranks.mesh->pp().broadcast(word, stage).wait();  // comm: 4 bytes
   ranks.mesh->tp().broadcast(word, 0).wait();      // comm: 4 bytes
   ranks.mesh->cp().broadcast(word, 0).wait();      // comm: 4 bytes
+  ranks.mesh->ep().broadcast(word, 0).wait();      // comm: 4 bytes
   return mine;
 }
 

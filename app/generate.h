@@ -28,7 +28,8 @@ void validate(const GenerateOptions& options);
 // The ranks that write a text together, since none of them has the whole model.
 struct TextRanks {
   // That communicate among the ranks which share the batch: ZeRO's stage 3 gathers weights. All of
-  // these take the same passes then; without hooks those of the mesh's first dp do.
+  // these take the same passes then; without hooks those of the mesh's first dp do, or of its first
+  // ranks of ep, which have the experts.
   Hooks hooks = {};
   Mesh* mesh = nullptr;      // of stages and of ranks that share layers; null: there are none
   Stages* stages = nullptr;  // null: each has all layers, or a part of each

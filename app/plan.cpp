@@ -40,6 +40,9 @@ SentMeter::SentMeter(const Rank& rank, const Trainer& trainer) {
   if (!mesh) return;
   count(mesh->gradients(), &SentBytes::data);
   count(mesh->tensor_gradients(), &SentBytes::data);
+  count(mesh->expert_gradients(), &SentBytes::data);
+  count(mesh->experts(), &SentBytes::experts);
+  count(mesh->ep(), &SentBytes::sums);
   count(mesh->tp(), &SentBytes::tensor);
   count(mesh->cp(), &SentBytes::context);
   count(mesh->pp(), &SentBytes::stages);
@@ -55,9 +58,10 @@ SentBytes SentMeter::read() const {
     const auto messages = [&](CommOp op) {
       return static_cast<double>(after[op].payload_bytes - c.before[op].payload_bytes);
     };
-    if (c.to == &SentBytes::context) {
+    if (c.to == &SentBytes::context || c.to == &SentBytes::experts) {
       const double n = c.ranks->size();
-      sent.context += messages(CommOp::Exchange) + (n - 1) / n * messages(CommOp::AllToAllV);
+      sent.*c.to += messages(CommOp::Exchange) +
+                    (n - 1) / n * (messages(CommOp::AllToAll) + messages(CommOp::AllToAllV));
     }
     if (c.to != &SentBytes::stages) continue;
     sent.sums += ring;  // of stages collectives add up numbers, messages are the rest
@@ -111,6 +115,8 @@ std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& pla
     line("sent to tensor ranks", [](const StepBooks& b) { return b.sent.tensor; });
     if (config.cp > 1)
       line("sent to context ranks", [](const StepBooks& b) { return b.sent.context; });
+    if (config.model.experts.count > 0)
+      line("sent to experts", [](const StepBooks& b) { return b.sent.experts; });
     line("sent to other stages", [](const StepBooks& b) { return b.sent.stages + b.sent.tables; });
   }
   line("sent by a ring", [](const StepBooks& b) { return b.sent.all(); });

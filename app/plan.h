@@ -16,10 +16,11 @@ struct SentBytes {
   double data = 0;     // to the ranks that share each batch
   double tensor = 0;   // to those that share each layer
   double context = 0;  // to those that share each sequence
+  double experts = 0;  // to those that together have all experts
   double stages = 0;   // activations and their gradients, to the next stage and the one before
   double tables = 0;   // between the first and the last stage, of the table that both have
   double sums = 0;     // of a mesh: the few numbers that all add up
-  double all() const { return data + tensor + context + stages + tables + sums; }
+  double all() const { return data + tensor + context + experts + stages + tables + sums; }
 };
 
 // Of the calls between two looks at the statistics of a communicator of `ranks`.
@@ -56,8 +57,8 @@ struct NeededBytes {
 // Takes two steps of this configuration on a machine without limits, without numbers, and returns
 // the second's on rank 0: exact but for activations, where ranks or micro-batches have different
 // shares of the batch (the largest are counted), and for a row of the table where parts of layers
-// are not equally large. Of ranks that do the same one is run for all, unless `alike` is false:
-// then all run. Throws Error above 4,096 ranks of a stage.
+// are not equally large. Of ranks that do the same one is run for all, unless `alike` is false
+// or there are experts: then all run. Throws Error above 4,096 ranks of a stage.
 struct PlannedStep {
   StepBooks books;
   NeededBytes needed;

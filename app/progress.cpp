@@ -13,16 +13,18 @@ namespace aisc {
 
 std::string to_string(const ProgressLine& p) {
   const auto seconds = static_cast<long>(std::lround(std::fmax(0, p.seconds_left)));
-  const std::string validation =
-      std::isnan(p.validation_loss) ? "" : fmt::format("  validation {:.3f}", p.validation_loss);
+  const auto known = [](const char* what, double value, int digits) {
+    return std::isnan(value) ? "" : fmt::format("  {} {:.{}f}", what, value, digits);
+  };
   // More than everything: other programs ran while the peak was measured.
   const std::string share = std::isnan(p.utilisation) ? "peak unknown"
                             : p.utilisation <= 1
                                 ? fmt::format("{:.0f} % of peak", 100 * p.utilisation)
                                 : "peak disturbed";
-  return fmt::format("step {:>5}/{}  loss {:.3f}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
-                     p.steps, p.loss, validation, p.tokens_per_second, share, seconds / 60,
-                     seconds % 60);
+  return fmt::format("step {:>5}/{}  loss {:.3f}{}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
+                     p.steps, p.loss, known("auxiliary", p.auxiliary_loss, 4),
+                     known("validation", p.validation_loss, 3), p.tokens_per_second, share,
+                     seconds / 60, seconds % 60);
 }
 
 Progress::Progress(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 namespace aisc {
@@ -15,6 +16,7 @@ struct ProgressLine {
   double tokens_per_second;
   double utilisation;  // model FLOP/s over the machine's peak; above 1 no number is shown
   double seconds_left;
+  double auxiliary_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: there is none
 };
 
 std::string to_string(const ProgressLine& line);

@@ -132,10 +132,14 @@ void Run::describe() {
   const bool bytes = tokenizer && tokenizer->hash() == Tokenizer::bytes().hash();
   const TokenView some =
       dataset_.validation().part(0, std::min<std::int64_t>(1 << 20, dataset_.validation().size()));
+  const std::int64_t experts = model().experts.count;
   facts_.title =
-      fmt::format("GPT of {:.2f} million parameters, {} layers, width {}",
+      fmt::format("GPT of {:.2f} million parameters, {} layers, width {}{}",
                   static_cast<double>(WholeModel(rank_, trainer_).store().parameter_count()) / 1e6,
-                  model().layers, model().width);
+                  model().layers, model().width,
+                  experts > 0 ? fmt::format(", {} experts in {} of them", experts,
+                                            model().layers / model().experts.every)
+                              : "");
   facts_.command = state_.command;
   facts_.config = state_.config;
   facts_.steps = options_.train.steps;
@@ -145,10 +149,11 @@ void Run::describe() {
   facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
   facts_.prompt = options_.prompt;
   const int ranks = rank_.world.size(), pp = options_.train.pp, tp = options_.train.tp,
-            cp = options_.train.cp;
+            cp = options_.train.cp, ep = options_.train.ep;
   const std::string stages = (pp > 1 ? fmt::format(" in {} stages", pp) : "") +
                              (tp > 1 ? fmt::format(", {} to a layer", tp) : "") +
-                             (cp > 1 ? fmt::format(", {} to a sequence", cp) : "");
+                             (cp > 1 ? fmt::format(", {} to a sequence", cp) : "") +
+                             (ep > 1 ? fmt::format(", {} to the experts", ep) : "");
   say(fmt::format(
       "{}; {} in {}, {}{}{} threads", facts_.title,
       options_.data.corpus.empty() ? "the course's handouts and documents" : options_.data.corpus,
@@ -181,6 +186,7 @@ StepRow Run::one_step() {
               .tokens_per_second = tokens / seconds,
               .flops_per_second = trainer_.flops_per_step() / seconds,
               .peak_flops = peak_.flops()};
+  if (model().experts.count > 0) row.auxiliary_loss = report.extra;
   const Ledger ledger = rank_.device.ledger();
   measured_ = {ledger, meter.read()};
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
@@ -292,9 +298,10 @@ void Run::loop(Progress& progress) {
       write_results("running");
     const double elapsed = rank_.clock.now() - begin;
     const auto taken = static_cast<double>(row.step - first);
-    progress.show({row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed,
-                   row.utilisation(), elapsed / taken * static_cast<double>(steps - row.step)},
-                  elapsed);
+    progress.show(
+        {row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed, row.utilisation(),
+         elapsed / taken * static_cast<double>(steps - row.step), row.auxiliary_loss},
+        elapsed);
   }
 }
 

@@ -4,9 +4,10 @@
 
 #include <filesystem>
 
+#include "app/weights_file.h"
+#include "app/whole_model.h"
 #include "common/core/error.h"
 #include "common/train/train_config.h"
-#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 GptConfig config_at(const Safetensors& file, DType precision, std::int64_t heads) {
-  GptConfig config = gpt2_config(file, heads);
+  GptConfig config = config_in(file, heads);
   config.dtype = precision;
   return config;
 }
@@ -34,6 +35,16 @@ std::unique_ptr<Mesh> mesh_of(const Rank& rank, const GptConfig& config, const T
   if (divided.pp == 1 && divided.tp == 1) return nullptr;
   train_config(config, divided).validate(rank.world.size());
   return std::make_unique<Mesh>(rank.world, MeshShape{.pp = divided.pp, .tp = divided.tp});
+}
+
+GptParts parts_of(const GptConfig& config, const TextParts& divided, Mesh* mesh) {
+  GptParts parts = gpt2_parts();
+  if (divided.tp > 1) parts = divided.parts.split(std::move(parts), mesh->tp());
+  if (config.experts.count == 0) return parts;
+  if (!divided.parts.experts)
+    fail(fmt::format("the model has {} experts, but no parts of a model with experts are given",
+                     config.experts.count));
+  return divided.parts.experts(std::move(parts), mesh);
 }
 
 // A link that leads in a circle is not there.
@@ -109,15 +120,14 @@ SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precisio
       mesh(mesh_of(rank, config, divided)),
       stages(divided.pp > 1 ? divided.parts.stages(rank, *mesh, train_config(config, divided))
                             : nullptr),
-      model(make_gpt(rank, config,
-                     divided.tp > 1 ? divided.parts.split(gpt2_parts(), mesh->tp()) : gpt2_parts(),
+      model(make_gpt(rank, config, parts_of(config, divided, mesh.get()),
                      stages ? stages->blocks() : std::vector<BlockRange>(1))),
-      parameters(rank.device, make_units(model), {.value_dtype = precision, .gradients = false}) {
+      parameters(rank.device, all_units(model), {.value_dtype = precision, .gradients = false}) {
   CpuDevice host;
-  const Gpt2File gpt2(file, config);
+  const WeightsFile read(file, config);
   for (const Parameter* p : parameters.parameters()) {
     const Tensor whole(p->global_shape, precision, host);
-    gpt2.read(p->name, whole);
+    read.read(*p, whole);
     for (const GlobalRun& run : global_runs(*p, {0, p->shape.count()}))
       rank.device.copy(p->value().flat(run.local, run.count),
                        whole.view().flat(run.global, run.count));

@@ -35,17 +35,17 @@ std::string heads_remark(const Safetensors& file, const GptConfig& config);
 std::string tokenizer_beside(const std::string& weights);
 
 // Stages, and ranks that share each layer, pp times tp of them; `parts` has what makes them
-// (StepParts::stages, split).
+// (StepParts::stages, split), and those of experts where the file has some (experts).
 struct TextParts {
   int pp = 1, tp = 1;
   StepParts parts = {};
-  std::int64_t heads = 0;  // of a file that does not say how many; 0: gpt2_config()'s guess
+  std::int64_t heads = 0;  // of a file that does not say how many; 0: config_in()'s guess
 };
 
 // A model that only generates: weights without gradients. Of parts a rank has and reads its own
 // alone; it is collective then.
 struct SavedModel {
-  // Throws Error as gpt2_config and Gpt2File do, and for sizes that do not divide.
+  // Throws Error as config_in and WeightsFile do, and for sizes that do not divide.
   SavedModel(const Rank& rank, const std::string& weights, DType precision,
              const TextParts& divided = {});
   SavedModel(const Rank& rank, const Safetensors& file, DType precision,

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "app/agreement.h"
+#include "app/weights_file.h"
 #include "app/whole_model.h"
 #include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/ops/ops.h"
-#include "formats/gpt2_weights.h"
 
 namespace aisc {
 namespace {
@@ -154,14 +154,14 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
                    std::int32_t end_of_text, Device& host) {
   Communicator& world = rank.world;
   const GptConfig& config = trainer.config().model;
-  if (!trainer.divides())
+  if (!trainer.divides() && config.experts.count == 0)
     return on_all_ranks(world, [&] {
       if (world.rank() == 0) write_gpt2_weights(folder, config, trainer.parameters(), end_of_text);
     });
   const WholeModel whole(rank, trainer);
   const std::vector<Parameter*>& parameters = whole.store().parameters();
   const Divided divided(rank, trainer, parameters, host);
-  const Gpt2Outline outline = gpt2_outline(config, whole.store(), config.dtype, end_of_text);
+  const Gpt2Outline outline = weights_outline(config, whole.store(), end_of_text);
   FileOfRanks file(world, folder + "/model.safetensors", outline.tensors, outline.metadata);
   for (std::size_t i = 0; i < parameters.size(); i += static_cast<std::size_t>(world.size())) {
     const Tensor ours = divided.put_together(i);
@@ -170,7 +170,7 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
     file.attempt([&](SafetensorsParts& parts) {
       const SafetensorsSpec& tensor = outline.tensors[own];
       const Tensor theirs(tensor.shape, tensor.dtype, host);
-      to_gpt2(theirs, ours, parameters[own]->name, config);
+      to_weights_file(theirs, ours, *parameters[own], config);
       parts.write(tensor.name, 0, theirs);
     });
     host.trim();  // the next parameter is of another size
@@ -182,7 +182,7 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
 }
 
 void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
-  const Gpt2File gpt2(file, trainer.config().model);
+  const WeightsFile weights(file, trainer.config().model);
   const Optimizer& optimizer = trainer.optimizer();
   const Parameter* read = nullptr;  // which of them `whole` is
   Tensor whole;
@@ -195,7 +195,7 @@ void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
       whole = Tensor();  // first: there are never two of them
       host.trim();
       whole = Tensor(p.global_shape, to.dtype(), host);
-      gpt2.read(p.name, whole);
+      weights.read(p, whole);
       read = &p;
     }
     for (const GlobalRun& run : global_runs(p, {slice.begin, slice.begin + slice.weight.count()}))

@@ -1,5 +1,6 @@
-// The weights in a checkpoint, which is Hugging Face's GPT-2 whatever ranks wrote it, to and from
-// ranks that each may have a part of them: no rank ever holds the model.
+// The weights in a checkpoint, which is Hugging Face's GPT-2 whatever ranks wrote it (or, with
+// experts, a file of its own: app/weights_file.h), to and from ranks that each may have a part of
+// them: no rank ever holds the model.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace aisc {
 
-// Writes model.safetensors and config.json into `folder` (formats/gpt2_weights.h); `folder` is the
-// same on all ranks. Where the ranks divide the model among them (Reducer::divides), parameter i is
+// Writes model.safetensors and config.json into `folder` (app/weights_file.h); `folder` is the
+// same on all ranks. Where the ranks divide the model among them (Trainer::divides), parameter i is
 // put together on rank i mod N, from all ranks' slices, and written by it; else rank 0 writes what
 // it has. The files are the same to the byte.
 //

@@ -9,11 +9,19 @@
 
 namespace aisc {
 
+// The units of all parameters, also of experts: of a model without gradients, whose sums over
+// ranks make no difference.
+inline std::vector<Unit> all_units(const Model& model) {
+  for (const auto& layer : model.layers)
+    for (Parameter* p : layer->parameters()) p->sync = Sync::Data;
+  return make_units(model);
+}
+
 class WholeModel {
  public:
   WholeModel(const Rank& rank, const Trainer& trainer)
-      : model_(make_gpt(rank, trainer.config().model)),
-        store_(rank.device, make_units(model_), {.values = false, .gradients = false}) {}
+      : model_(make_gpt(rank, trainer.config().model, trainer.whole_parts())),
+        store_(rank.device, all_units(model_), {.values = false, .gradients = false}) {}
 
   const ParameterStore& store() const { return store_; }
 

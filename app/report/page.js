@@ -122,6 +122,10 @@ function drawSteps() {
   const one = (key, name) => [{key, name, color: 'blue', style}];
   stepChart('Learning rate', '', 'plain',
     [{key: 'learning_rate', name: 'rate', color: 'blue', style: 'line'}], {zero: true});
+  if (rows.some((row) => isNumber(row.auxiliary_loss))) {
+    stepChart('Auxiliary loss', `what routers add, nats per ${unit}`, 'loss',
+      one('auxiliary_loss', 'auxiliary'), {zero: true});
+  }
   stepChart('Gradient norm', 'before clipping', 'plain', one('gradient_norm', 'norm'),
     {zero: true, logs: true});
   stepChart('Throughput', `${unit}s per second`, 'count', one('tokens_per_second', 'throughput'),

@@ -44,6 +44,14 @@ TEST(StepRow, IsALineOfJsonAndComesBack) {
   }
 }
 
+TEST(StepRow, SaysWhatLayersAddToTheLossWhereTheyDo) {
+  StepRow r = row(7);
+  EXPECT_EQ(to_json(r).find("auxiliary_loss"), std::string::npos);
+  r.auxiliary_loss = 0.25;
+  EXPECT_EQ(nlohmann::json::parse(to_json(r))["auxiliary_loss"], 0.25);
+  EXPECT_EQ(step_row(to_json(r), "x").auxiliary_loss, 0.25);
+}
+
 TEST(StepRow, HasNoShareOfAPeakThatIsTooLowOrNotKnown) {
   StepRow r = row(7);
   EXPECT_EQ(nlohmann::json::parse(to_json(r))["utilisation"], 0.5);

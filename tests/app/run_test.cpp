@@ -134,6 +134,13 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
       "step   100/100  loss 2.000  validation 2.500  1000 tokens/s  50 % of peak  0:00 left\n");
 }
 
+TEST(Progress, SaysWhatLayersAddToTheLoss) {
+  EXPECT_EQ(
+      to_string(ProgressLine{1, 100, 5.5, 5.25, 1000, 0.5, 99, 0.0125}),
+      "step     1/100  loss 5.500  auxiliary 0.0125  validation 5.250  1000 tokens/s  50 % of "
+      "peak  1:39 left");
+}
+
 // What a Progress prints, as a rank that is a process, whose launcher has said how wide the
 // terminal is that shows it.
 std::string printed_by_a_rank(const char* columns) {

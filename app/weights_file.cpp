@@ -1,0 +1,131 @@
+#include "app/weights_file.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "common/core/error.h"
+#include "common/core/system/files.h"
+#include "common/ops/ops.h"
+#include "formats/json_file.h"
+
+namespace aisc {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kWithExperts = "gpt_with_experts";  // as transformers names no model
+
+// A file's shape of a parameter: its rows, but those that are padding.
+Shape shape_in_file(const Parameter& p) {
+  const Shape& whole = p.global_shape;
+  return p.init.drawn < 0 ? whole : whole.with(0, p.init.drawn / (whole.count() / whole[0]));
+}
+
+std::string config_json(const GptConfig& config) {
+  const GptExperts& e = config.experts;
+  const nlohmann::ordered_json j{{"model_type", kWithExperts},
+                                 {"n_layer", config.layers},
+                                 {"n_head", config.heads},
+                                 {"n_embd", config.width},
+                                 {"n_positions", config.context},
+                                 {"vocab_size", config.vocabulary},
+                                 {"experts",
+                                  {{"count", e.count},
+                                   {"every", e.every},
+                                   {"router", e.router},
+                                   {"capacity", e.capacity},
+                                   {"balance", e.balance},
+                                   {"z_loss", e.z_loss},
+                                   {"shared", e.shared}}}};
+  return j.dump(2) + "\n";
+}
+
+// What config.json beside the file says; null: there is none, or it is not of this kind.
+json described(const Safetensors& file, std::string& path) {
+  path = fs::path(file.path()).replace_filename("config.json").string();
+  if (!fs::exists(path)) return {};
+  json j = parse_json(read_file(path), path);
+  const bool experts = j.is_object() && j.value("model_type", json()) == kWithExperts;
+  return experts ? j : json();
+}
+
+template <class T>
+void take(const json& j, const char* key, const std::string& path, T& value) {
+  try {
+    j.at(key).get_to(value);
+  } catch (const json::exception&) {
+    fail(fmt::format("{}: \"{}\": found {}, expected {}", path, key,
+                     j.is_object() && j.contains(key) ? shown(j[key]) : "nothing",
+                     std::is_same_v<T, std::string> ? "a text"
+                     : std::is_same_v<T, bool>      ? "true or false"
+                                                    : "a number"));
+  }
+}
+
+void require_rows(const Safetensors& file, const char* name, std::int64_t rows,
+                  std::int64_t width) {
+  const SafetensorsEntry& entry = file.at(name);
+  if (entry.shape != std::vector<std::int64_t>{rows, width})
+    fail(fmt::format("{}: \"{}\" has shape ({}), config.json says ({}, {})", file.path(), name,
+                     fmt::join(entry.shape, ", "), rows, width));
+}
+
+}  // namespace
+
+GptConfig config_in(const Safetensors& file, std::int64_t heads) {
+  std::string path;
+  const json j = described(file, path);
+  if (j.is_null()) return gpt2_config(file, heads);
+  GptConfig config;
+  take(j, "n_layer", path, config.layers);
+  take(j, "n_head", path, config.heads);
+  take(j, "n_embd", path, config.width);
+  take(j, "n_positions", path, config.context);
+  take(j, "vocab_size", path, config.vocabulary);
+  GptExperts& e = config.experts;
+  json experts;
+  take(j, "experts", path, experts);
+  take(experts, "count", path, e.count);
+  take(experts, "every", path, e.every);
+  take(experts, "router", path, e.router);
+  take(experts, "capacity", path, e.capacity);
+  take(experts, "balance", path, e.balance);
+  take(experts, "z_loss", path, e.z_loss);
+  take(experts, "shared", path, e.shared);
+  config.validate();
+  require_rows(file, "wte.weight", config.vocabulary, config.width);
+  require_rows(file, "wpe.weight", config.context, config.width);
+  return config;
+}
+
+Gpt2Outline weights_outline(const GptConfig& config, const ParameterStore& whole,
+                            std::int32_t end_of_text) {
+  if (config.experts.count == 0) return gpt2_outline(config, whole, config.dtype, end_of_text);
+  Gpt2Outline outline{.tensors = {}, .metadata = {}, .config = config_json(config)};
+  for (const Parameter* p : whole.parameters())
+    outline.tensors.push_back({p->name, config.dtype, shape_in_file(*p)});
+  return outline;
+}
+
+void to_weights_file(View theirs, ConstView ours, const Parameter& parameter,
+                     const GptConfig& config) {
+  if (config.experts.count == 0) return to_gpt2(theirs, ours, parameter.name, config);
+  const std::int64_t count = theirs.count();
+  theirs.device().copy(theirs.flat(0, count), ours.flat(0, count));
+}
+
+WeightsFile::WeightsFile(const Safetensors& file, const GptConfig& config) : file_(file) {
+  if (config.experts.count == 0) gpt2_.emplace(file, config);
+}
+
+void WeightsFile::read(const Parameter& parameter, View whole) const {
+  if (gpt2_) return gpt2_->read(parameter.name, whole);
+  const Shape shape = shape_in_file(parameter);
+  const std::int64_t count = shape.count();
+  file_.read_part(parameter.name, shape, 0, whole.flat(0, count));
+  if (count < whole.count()) ops::fill(whole.flat(count, whole.count() - count), 0);
+}
+
+}  // namespace aisc
