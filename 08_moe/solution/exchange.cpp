@@ -17,6 +17,11 @@ std::vector<std::int64_t> counts_from_all(Communicator& experts,
   const Shape shape{std::ssize(counts)};
   const Tensor sent(shape, DType::I64, host), received(shape, DType::I64, host);
   std::copy(counts.begin(), counts.end(), sent.data<std::int64_t>());
+  // Where a few ranks run in place of many (model/stage_replicas.h) nothing comes from the others:
+  // they are taken to send what this one sends.
+  const std::int64_t own = std::ssize(counts) / experts.size(), first = experts.rank() * own;
+  for (int from = 0; from < experts.size(); ++from)
+    std::copy_n(counts.begin() + first, own, received.data<std::int64_t>() + from * own);
   experts.all_to_all(sent, received).wait();  // comm: 8 bytes an expert, before the rows
   const auto all = received.values<std::int64_t>();
   return {all.begin(), all.end()};

@@ -42,11 +42,16 @@ std::vector<RowsOfExpert> busy(std::span<const std::int64_t> counts) {
 // step leaves 0 to the others.
 template <class F>
 void for_gradients(Parameter& p, std::span<const std::int64_t> counts, F add) {
+  // LAB 08.7: gradients of experts
+  // > p.next_grad() is Overwrite for the first contribution of a step, to all experts of the stack.
+  // > busy(counts) are those with rows: {expert, rows}. What do the gradients of the others hold
+  // > before? p.grad().device().zero(view) sets to 0.
   const ops::Into into = p.next_grad();
   for (std::int64_t e = 0; e < std::ssize(counts); ++e)
     if (into == ops::Into::Overwrite && counts[index(e)] == 0)
       p.grad().device().zero(of_expert(p.grad(), e));
   for (const RowsOfExpert& of : busy(counts)) add(of_expert(p.grad(), of.expert), of.rows, into);
+  // END LAB 08.7
 }
 
 // dW += dy^T x, expert by expert, now or when pass.deferred runs.

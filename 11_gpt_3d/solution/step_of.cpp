@@ -114,7 +114,7 @@ StepParts step_of(const Options& options) {
 std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
   const MeshOrder order = parse_order(options.order);
   const TrainConfig& c = options.train;
-  if (c.cp > 1 || (order == kMeshOrder && c.pp * c.tp == 1)) return nullptr;
+  if (c.cp > 1 || c.ep > 1 || (order == kMeshOrder && c.pp * c.tp == 1)) return nullptr;
   return placed(world, c.mesh(options.ranks), order);
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "common/nn/key_value_cache.h"
 #include "tests/08_moe/moe_case.h"
 #include "tests/support/error_says.h"
 #include "tests/support/gradient_check.h"
