@@ -10,6 +10,7 @@
 
 #include "03_data_parallel/layered.h"
 #include "11_gpt_3d/mesh_norm.h"
+#include "11_gpt_3d/step_of.h"
 #include "11_gpt_3d/step_order.h"
 #include "app/plan.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
@@ -106,6 +107,18 @@ TEST_P(ExpertsOnMeshes, LeaveWhatOneRankLeaves) {
   parts.own_square = own_square;
   EXPECT_TRUE(same_steps(one, run_layout<BothLossesOf>(ranks, config, kSteps, parts)))
       << "with the norm over a mesh";
+}
+
+// Orders of a mesh are of three directions.
+TEST(PlacedAs, LeavesRanksThatShareExpertsWhereTheyAre) {
+  launch(launch_options({.ranks = 4}), [](const Rank& rank) {
+    Options options;
+    options.ranks = 4;
+    options.train.tp = 2;
+    EXPECT_NE(placed_as(options, rank.world), nullptr);
+    options.train.ep = 2;
+    EXPECT_EQ(placed_as(options, rank.world), nullptr);
+  });
 }
 
 // What --plan says is what a rank then holds and sends.
