@@ -43,6 +43,8 @@ class MoeLayer final : public Layer {
   // What goes where; the choices of whole samples (B T k).
   Dispatch plan_of(std::span<const std::int32_t> experts, const Shape& choices,
                    const Samples::Own& own, const Pass& pass) const;
+  void count(std::span<const std::int32_t> experts, std::span<const std::uint8_t> kept,
+             const Samples::Own& own, const Pass& pass) const;
   void keep(Saved& saved, const Dispatch& plan, const Route& route) const;
   void recall(Saved& saved, Dispatch& plan, Route& route) const;
   Tensor router_backward(Tensor dgates, const Tensor& scores, const Tensor& chosen, const Tensor& x,

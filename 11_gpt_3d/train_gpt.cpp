@@ -16,6 +16,7 @@
 
 #include "05_pipeline/pipelined.h"
 #include "06_tensor_parallel/parallel_block.h"
+#include "08_moe/expert_parallel.h"
 #include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
@@ -72,7 +73,7 @@ StepParts text_parts(const Options& options) {
   StepParts parts;
   if (options.train.pp > 1) parts = pipelined({}, std::move(parts));
   if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
-  return parts;
+  return expert_parallel(std::move(parts));  // where the file has any
 }
 
 int generate_text(const Rank& rank, const Options& options) {

@@ -21,8 +21,10 @@ std::string to_string(const ProgressLine& p) {
                             : p.utilisation <= 1
                                 ? fmt::format("{:.0f} % of peak", 100 * p.utilisation)
                                 : "peak disturbed";
-  return fmt::format("step {:>5}/{}  loss {:.3f}{}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
-                     p.steps, p.loss, known("auxiliary", p.auxiliary_loss, 4),
+  const std::string dropped =
+      std::isnan(p.auxiliary_loss) ? "" : fmt::format("  dropped {:.0f} %", 100 * p.dropped);
+  return fmt::format("step {:>5}/{}  loss {:.3f}{}{}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
+                     p.steps, p.loss, known("auxiliary", p.auxiliary_loss, 4), dropped,
                      known("validation", p.validation_loss, 3), p.tokens_per_second, share,
                      seconds / 60, seconds % 60);
 }

@@ -17,6 +17,7 @@ struct ProgressLine {
   double utilisation;  // model FLOP/s over the machine's peak; above 1 no number is shown
   double seconds_left;
   double auxiliary_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: there is none
+  double dropped = 0;  // share of a router's choices, beside such a loss
 };
 
 std::string to_string(const ProgressLine& line);

@@ -18,8 +18,9 @@ namespace aisc {
 //                    the model's}
 //   config           {group: {key: value}}, shown as tables in this order
 //   rows             [{step, loss, learning_rate, gradient_norm, tokens_per_second, utilisation,
-//                      seconds, auxiliary_loss, validation_loss, peak_bytes: {purpose: bytes,
-//                      total}}], in the order of the steps; auxiliary_loss only where layers add to
+//                      seconds, auxiliary_loss, dropped, busiest_expert, validation_loss,
+//                      peak_bytes: {purpose: bytes, total}}], in the order of the steps;
+//                    auxiliary_loss, dropped and busiest_expert only where layers add to
 //                    the loss, validation_loss only where the model was evaluated; a utilisation
 //                    that is null or above 1 is of a peak that was disturbed
 //   totals           {row_count, seconds, peak_bytes} of all rows, where not all are here

@@ -186,7 +186,11 @@ StepRow Run::one_step() {
               .tokens_per_second = tokens / seconds,
               .flops_per_second = trainer_.flops_per_step() / seconds,
               .peak_flops = peak_.flops()};
-  if (model().experts.count > 0) row.auxiliary_loss = report.extra;
+  if (model().experts.count > 0) {
+    row.auxiliary_loss = report.extra;
+    row.dropped = report.dropped;
+    row.busiest = report.busiest;
+  }
   const Ledger ledger = rank_.device.ledger();
   measured_ = {ledger, meter.read()};
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
@@ -300,7 +304,7 @@ void Run::loop(Progress& progress) {
     const auto taken = static_cast<double>(row.step - first);
     progress.show(
         {row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed, row.utilisation(),
-         elapsed / taken * static_cast<double>(steps - row.step), row.auxiliary_loss},
+         elapsed / taken * static_cast<double>(steps - row.step), row.auxiliary_loss, row.dropped},
         elapsed);
   }
 }

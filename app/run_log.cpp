@@ -123,7 +123,11 @@ std::string to_json(const StepRow& row) {
     json["peak_flops"] = row.peak_flops;
     json["utilisation"] = utilisation <= 1 ? Json(utilisation) : Json();
   }
-  if (!std::isnan(row.auxiliary_loss)) json["auxiliary_loss"] = row.auxiliary_loss;
+  if (!std::isnan(row.auxiliary_loss)) {
+    json["auxiliary_loss"] = row.auxiliary_loss;
+    json["dropped"] = row.dropped;
+    json["busiest_expert"] = row.busiest;
+  }
   if (row.evaluated()) json["validation_loss"] = row.validation_loss;
   for (std::size_t p = 0; p < kPurposeCount; ++p)
     json["peak_bytes"][name_of(static_cast<Purpose>(p))] = row.peak_bytes[p];
@@ -144,7 +148,11 @@ StepRow step_row(const std::string& text, const std::string& name) {
   if (json.contains("flops_per_second"))
     row.flops_per_second = number(json, "flops_per_second", name);
   if (json.contains("peak_flops")) row.peak_flops = number(json, "peak_flops", name);
-  if (json.contains("auxiliary_loss")) row.auxiliary_loss = number(json, "auxiliary_loss", name);
+  if (json.contains("auxiliary_loss")) {
+    row.auxiliary_loss = number(json, "auxiliary_loss", name);
+    row.dropped = number(json, "dropped", name);
+    row.busiest = number(json, "busiest_expert", name);
+  }
   if (json.contains("validation_loss")) row.validation_loss = number(json, "validation_loss", name);
   if (!json.contains("peak_bytes")) fail(name + ": \"peak_bytes\": expected an object");
   const nlohmann::json& peaks = json["peak_bytes"];

@@ -20,7 +20,8 @@ struct StepRow {
   double seconds = 0, tokens_per_second = 0, flops_per_second = 0;  // of the step alone
   // What layers added to the loss (StepReport::extra); NaN: none does.
   double auxiliary_loss = std::numeric_limits<double>::quiet_NaN();
-  double peak_flops = 0;  // of the machine, as far as it was known then; 0: not known
+  double dropped = 0, busiest = 0;  // of routers, where layers do (StepReport)
+  double peak_flops = 0;            // of the machine, as far as it was known then; 0: not known
   double validation_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated
   std::array<std::int64_t, kPurposeCount + 1> peak_bytes{};  // by purpose, then the total's
 

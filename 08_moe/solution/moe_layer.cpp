@@ -94,6 +94,7 @@ Dispatch MoeLayer::plan_of(std::span<const std::int32_t> experts, const Shape& c
     const std::vector<std::uint8_t> of_sample = within_capacity(sample, k, E, room);
     kept.insert(kept.end(), of_sample.begin(), of_sample.end());
   }
+  count(experts, kept, own, pass);
   std::vector<std::int32_t> own_experts;
   std::vector<std::uint8_t> own_kept;
   for (std::int64_t row = 0; row < n; ++row)
@@ -103,6 +104,23 @@ Dispatch MoeLayer::plan_of(std::span<const std::int32_t> experts, const Shape& c
       own_kept.push_back(kept[at]);
     }
   return dispatch_of(rank_.device, own_experts, own_kept, k, E);
+}
+
+// What is shown of a router.
+void MoeLayer::count(std::span<const std::int32_t> experts, std::span<const std::uint8_t> kept,
+                     const Samples::Own& own, const Pass& pass) const {
+  if (!pass.extra || pass.recompute || !samples_.counts_losses()) return;
+  const std::int64_t E = options_.experts.count, B = own.samples;
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    pass.extra->choices += experts[i] >= 0;
+    pass.extra->dropped += experts[i] >= 0 && !kept[i];
+  }
+  pass.extra->samples += static_cast<double>(B);
+  const std::int64_t k = std::ssize(experts) / std::max<std::int64_t>(1, B * own.tokens);
+  const std::vector<double> first = first_choices(experts, B, k, E);
+  for (std::int64_t b = 0; b < B; ++b)
+    pass.extra->busiest += static_cast<double>(E) *
+                           *std::max_element(first.begin() + b * E, first.begin() + (b + 1) * E);
 }
 
 // Counts are the host's: they are not asked for again in backward.

@@ -125,6 +125,10 @@ function drawSteps() {
   if (rows.some((row) => isNumber(row.auxiliary_loss))) {
     stepChart('Auxiliary loss', `what routers add, nats per ${unit}`, 'loss',
       one('auxiliary_loss', 'auxiliary'), {zero: true});
+    stepChart('Dropped choices', 'share of those that found no room', 'share',
+      one('dropped', 'dropped'), {zero: true});
+    stepChart('Busiest expert', 'times an even share of a sample', 'plain',
+      one('busiest_expert', 'busiest'), {zero: true});
   }
   stepChart('Gradient norm', 'before clipping', 'plain', one('gradient_norm', 'norm'),
     {zero: true, logs: true});

@@ -65,6 +65,10 @@ struct SideInput {
 struct ExtraLoss {
   double factor = 0;
   double sum = 0;  // forward adds to it, unless it is repeated
+
+  // What routers did, to be shown: of so many choices those that found no room, and of samples the
+  // share of the first choices that went to the busiest expert, times the experts (1: even).
+  double choices = 0, dropped = 0, samples = 0, busiest = 0;
 };
 
 // Where in the run a forward or backward happens, and what there is beside the input. Dropout draws

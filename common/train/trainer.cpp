@@ -174,9 +174,14 @@ StepReport Trainer::step(const BatchSampler& data) {
   begin_gradients();
   const double loss = run_micro_batches(data);
   // Each rank's layers add a part of their own to the extra loss, also those of tensor ranks.
-  losses_ = {counts_losses() ? loss : 0, extra_.sum / tokens_per_step()};
-  const View losses(losses_.data(), {has_experts() ? 2 : 1}, DType::F64, host_);
-  loss_sum_ = rank_.world.all_reduce(losses);  // comm: 8 bytes, or 16, so that all report the same
+  losses_ = {counts_losses() ? loss : 0,
+             extra_.sum,
+             extra_.choices,
+             extra_.dropped,
+             extra_.samples,
+             extra_.busiest};
+  const View losses(losses_.data(), {has_experts() ? std::ssize(losses_) : 1}, DType::F64, host_);
+  loss_sum_ = rank_.world.all_reduce(losses);  // comm: 8 bytes, or 48, so that all report the same
   if (stages_ && stages_->updates() > 0) {
     wait_for_loss();
     require_finite(std::sqrt(sum_over_world(last_square_)));
@@ -245,7 +250,9 @@ void Trainer::wait_for_loss() {
   const auto span = rank_.trace.span("communication", "loss");
   loss_sum_.wait();
   report_.loss = losses_[0];
-  report_.extra = losses_[1];
+  report_.extra = losses_[1] / tokens_per_step();
+  report_.dropped = losses_[3] / std::max(1.0, losses_[2]);
+  report_.busiest = losses_[5] / std::max(1.0, losses_[4]);
 }
 
 double Trainer::own_square() {

@@ -28,6 +28,9 @@ struct StepReport {
   // What layers added to the loss (a router's balance), likewise a mean over the tokens of the
   // global batch; not in `loss`. 0 without experts.
   double extra = 0;
+  // Of routers: the share of choices that found no room; how busy the busiest expert of a sample
+  // is, 1 where all are alike (ExtraLoss).
+  double dropped = 0, busiest = 0;
 };
 
 class Trainer : private StepEnd {
@@ -142,7 +145,7 @@ class Trainer : private StepEnd {
   CpuDevice host_;
   StepReport report_{};
   ExtraLoss extra_;
-  std::array<double, 2> losses_{};  // report_.loss and extra, this rank's, then
+  std::array<double, 6> losses_{};  // report_.loss and of ExtraLoss, this rank's, then
   Work loss_sum_;                   // of all ranks
   int updates_on_the_way_ = 0;
   double last_square_ = 0;  // own_square() of the last of them

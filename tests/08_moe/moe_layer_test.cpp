@@ -263,6 +263,31 @@ TEST(MoeLayerGiven, LossesOfARepeatedForwardCountOnce) {
   one.layer().forward(one.x.share(), nothing, {.recompute = true, .extra = &twice});
   EXPECT_GT(extra.sum, 0);
   EXPECT_EQ(extra.sum, twice.sum);
+  EXPECT_EQ(extra.choices, twice.choices);
+}
+
+// 4 samples of 12 tokens; room for ceil(12 / 4) = 3 of each expert.
+TEST(MoeLayerGiven, CountsWhatFoundNoRoom) {
+  OneLayer one({.experts = {.count = 4, .capacity = 1}});
+  ExtraLoss extra{.factor = 1};
+  Saved saved;
+  one.layer().forward(one.x.share(), saved, {.extra = &extra});
+  std::vector<int> load(4 * 4);  // by sample and expert
+  const double *x = one.x.data<double>(), *w = one.value("router.weight").data<double>();
+  for (std::int64_t row = 0; row < 48; ++row) {
+    std::vector<double> logits;
+    for (std::int64_t e = 0; e < 4; ++e)
+      logits.push_back(std::inner_product(x + row * 6, x + row * 6 + 6, w + e * 6, 0.0));
+    ++load[index(row / 12 * 4 + (std::max_element(logits.begin(), logits.end()) - logits.begin()))];
+  }
+  double dropped = 0, busiest = 0;
+  for (const int tokens : load) dropped += std::max(0, tokens - 3);
+  for (int b = 0; b < 4; ++b)
+    busiest += 4 * *std::max_element(load.begin() + 4 * b, load.begin() + 4 * b + 4) / 12.0;
+  EXPECT_EQ(extra.choices, 48);
+  EXPECT_EQ(extra.dropped, dropped);
+  EXPECT_EQ(extra.samples, 4);
+  EXPECT_NEAR(extra.busiest, busiest, 1e-12);
 }
 
 TEST(MoeLayerGiven, WrongSizesAreNamed) {

@@ -136,9 +136,9 @@ TEST(Progress, PrintsPlainLinesWhereThereIsNoTerminal) {
 
 TEST(Progress, SaysWhatLayersAddToTheLoss) {
   EXPECT_EQ(
-      to_string(ProgressLine{1, 100, 5.5, 5.25, 1000, 0.5, 99, 0.0125}),
-      "step     1/100  loss 5.500  auxiliary 0.0125  validation 5.250  1000 tokens/s  50 % of "
-      "peak  1:39 left");
+      to_string(ProgressLine{1, 100, 5.5, 5.25, 1000, 0.5, 99, 0.0125, 0.07}),
+      "step     1/100  loss 5.500  auxiliary 0.0125  dropped 7 %  validation 5.250  1000 tokens/s  "
+      "50 % of peak  1:39 left");
 }
 
 // What a Progress prints, as a rank that is a process, whose launcher has said how wide the
