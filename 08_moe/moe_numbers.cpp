@@ -160,11 +160,8 @@ Json upcycled() {
   Json rows = Json::array();
   launch({.ranks = 1}, [&](const Rank& rank) {
     const BatchSampler data(text, config.model.context, 1), other(text, config.model.context, 2);
-    const std::vector<Batch> windows = [&] {
-      std::vector<Batch> some;
-      some.push_back(other.batch(rank.device, 0, 64));
-      return some;
-    }();
+    std::vector<Batch> windows;
+    windows.push_back(other.batch(rank.device, 0, 64));
     Trainer dense(rank, config);
     for (int step = 0; step < kSteps; ++step) dense.step(data);
     rows.push_back({{"model", "dense"}, {"loss", dense.evaluate(windows)}});
