@@ -312,9 +312,10 @@ Json ranks(int rounds, std::int64_t C) {
       const Tensor own_x = drawn(own, "x"), own_dy = drawn(own, "dy");
       Runner alone(rank, std::make_unique<MoeLayer>(rank, "moe", options_of(router, C)),
                    DType::F32);
-      Runner shared(rank,
-                    std::make_unique<MoeLayer>(rank, "moe", options_of(router, C), &rank.world),
-                    DType::F32);
+      Runner shared(
+          rank,
+          std::make_unique<MoeLayer>(rank, "moe", options_of(router, C), expert_ranks(rank.world)),
+          DType::F32);
       const auto of_own = [&](const Tensor& all) {
         Tensor part(own_x.shape(), all.dtype(), all.device());
         all.device().copy(as_rows(part), as_rows(all).rows(own.begin, own.end));

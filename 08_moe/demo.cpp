@@ -96,9 +96,10 @@ Json exchange(const Routed& routed, int ranks) {
     const Dispatch plan =
         dispatch_of(rank.device, std::span(routed.experts).subspan(index(own.begin), n),
                     std::span(routed.kept).subspan(index(own.begin), n), 1, kExperts);
-    const Route route = route_of(group, plan.counts);
+    const auto way = expert_ranks(group);
+    const Route route = route_of(*way, plan.counts);
     const Tensor sorted = dispatched(x, plan);
-    Travelling there = to_experts(group, sorted, route);
+    Travelling there = to_experts(*way, sorted, route);
     there.work.wait();
     const std::vector<int> arrived = whole_numbers(there.rows);
     Tensor answers = by_expert(std::move(there.rows), route);
@@ -112,7 +113,7 @@ Json exchange(const Routed& routed, int ranks) {
         answers.data<float>()[row] = static_cast<float>(10 * (first + e + 1));
       }
     }
-    Travelling back = to_tokens(group, by_rank(std::move(answers), route), route);
+    Travelling back = to_tokens(*way, by_rank(std::move(answers), route), route);
     back.work.wait();
     const Tensor y = combined(back.rows, gates, plan, own.count());
     const auto ys = y.values<float>();
@@ -203,24 +204,32 @@ Json load() {
 // ---- in virtual time ----------------------------------------------------------------------------
 
 struct Counted {
-  double seconds = 0, exposed = 0, sent = 0;  // of rank 0: waiting for rows; bytes to other ranks
+  double seconds = 0, exposed = 0;  // of rank 0: waiting for rows
+  double sent = 0, between = 0;     // bytes to other ranks, and of these to other nodes
+};
+struct Layout {
+  int ep;
+  std::string router = "switch";
+  bool shared = false;
+  int ranks_per_node = 0;  // given: rows take two hops
 };
 
-// Two blocks, of which the second has 16 experts, forward and backward of a sample on each of `ep`
+// Two blocks, of which the second has 32 experts, forward and backward of a sample on each of `ep`
 // ranks that share them.
-Counted two_blocks(const Machine& machine, int ep, const std::string& router, bool shared) {
+Counted two_blocks(const Machine& machine, const Layout& layout) {
   const GptConfig config{
       .layers = 2,
       .heads = 32,
       .width = 4096,
       .context = 2048,
       .dtype = DType::BF16,
-      .experts = {.count = 16, .router = router, .capacity = 0, .shared = shared}};
+      .experts = {.count = 32, .router = layout.router, .capacity = 0, .shared = layout.shared}};
   Counted counted;
-  launch(on_machine(machine, ep, {.meta = true}), [&](const Rank& rank) {
-    Mesh mesh(rank.world, {.dp = ep, .ep = ep});
+  launch(on_machine(machine, layout.ep, {.meta = true}), [&](const Rank& rank) {
+    Mesh mesh(rank.world, {.dp = layout.ep, .ep = layout.ep});
     mesh.experts().use_plans(default_plans());
-    const Model model = make_gpt(rank, config, expert_parts(gpt2_parts(), &mesh));
+    const Model model =
+        make_gpt(rank, config, expert_parts(gpt2_parts(), &mesh, {}, layout.ranks_per_node));
     std::vector<std::unique_ptr<ParameterStore>> stores;
     for (const Sync sync : {Sync::Data, Sync::ExpertData})
       stores.push_back(std::make_unique<ParameterStore>(
@@ -236,34 +245,43 @@ Counted two_blocks(const Machine& machine, int ep, const std::string& router, bo
                               saved, {});
     backward_layers(model, kBlocks, std::move(y), saved, {});
     const double end = rank.clock.now();
+    const CommStats::Peer sent = mesh.experts().stats().sent();
     if (rank.world.rank() == 0)
       counted = {end - begin, rank.trace.seconds_by_part()["communication"],
-                 static_cast<double>(mesh.experts().stats().sent().wire_bytes)};
+                 static_cast<double>(sent.wire_bytes), static_cast<double>(sent.between_nodes)};
   });
   return counted;
 }
 
 Json steps() {
   fmt::print(
-      "\nTwo blocks of 4096 columns, one with 16 experts, a sample of 2048 tokens a rank, forward "
-      "and backward on A100,\n8 in a node: MB that a rank sends, and ms that it waits for rows; "
-      "the "
-      "same with an expert that all tokens pass\n\n");
+      "\nTwo blocks of 4096 columns, one with 32 experts, a sample of 2048 tokens a rank, forward "
+      "and backward on A100,\n8 in a node: MB that a rank sends and ms that it waits for rows; "
+      "with "
+      "an expert that all tokens pass; in two hops\n\n");
   const Machine machine = find_machine("dgx-a100");
   Json rows = Json::array();
   for (const char* router : {"switch", "top2"})
-    for (const int ep : {1, 2, 4, 8, 16}) {
-      const Counted plain = two_blocks(machine, ep, router, false);
-      const Counted shared = two_blocks(machine, ep, router, true);
-      rows.push_back({{"router", router},
-                      {"ep", ep},
-                      {"MB", plain.sent / 1e6},
-                      {"ms", 1e3 * plain.seconds},
-                      {"waits ms", 1e3 * plain.exposed},
-                      {"waits %", 100 * plain.exposed / plain.seconds},
-                      {"shared: ms", 1e3 * shared.seconds},
-                      {"shared: waits ms", 1e3 * shared.exposed},
-                      {"shared: waits %", 100 * shared.exposed / shared.seconds}});
+    for (const int ep : {1, 2, 4, 8, 16, 32}) {
+      const Counted plain = two_blocks(machine, {.ep = ep, .router = router});
+      const Counted shared = two_blocks(machine, {.ep = ep, .router = router, .shared = true});
+      Json row{{"router", router},
+               {"ep", ep},
+               {"MB", plain.sent / 1e6},
+               {"to nodes", plain.between / 1e6},
+               {"ms", 1e3 * plain.seconds},
+               {"waits", 1e3 * plain.exposed},
+               {"%", 100 * plain.exposed / plain.seconds},
+               {"shared ms", 1e3 * shared.seconds},
+               {"shared waits", 1e3 * shared.exposed},
+               {"shared %", 100 * shared.exposed / shared.seconds},
+               {"hops ms", "-"}};
+      if (ep > machine.ranks_per_node)
+        row["hops ms"] =
+            1e3 * two_blocks(machine,
+                             {.ep = ep, .router = router, .ranks_per_node = machine.ranks_per_node})
+                      .seconds;
+      rows.push_back(row);
     }
   print_table(rows);
   return rows;

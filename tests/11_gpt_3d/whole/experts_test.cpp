@@ -10,6 +10,7 @@
 
 #include "03_data_parallel/layered.h"
 #include "11_gpt_3d/mesh_norm.h"
+#include "11_gpt_3d/step_of.h"
 #include "11_gpt_3d/step_order.h"
 #include "app/plan.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
@@ -23,9 +24,11 @@ struct ExpertsCase {
   int ep = 1;
   std::int64_t every = 1;
   bool layered = false;
+  Again again = Again::Never;  // stages run forward once more
 };
 std::ostream& operator<<(std::ostream& out, const ExpertsCase& c) {
-  return out << c.layout << " ep " << c.ep << " every " << c.every << (c.layered ? " layered" : "");
+  return out << c.layout << " ep " << c.ep << " every " << c.every << (c.layered ? " layered" : "")
+             << (c.again == Again::Never ? "" : " again");
 }
 
 const ExpertsCase kExpertsCases[] = {
@@ -52,6 +55,8 @@ const ExpertsCase kExpertsCases[] = {
     {{.dp = 2, .pp = 2, .schedule = "interleaved", .chunks = 2}, 2},
     {{.dp = 2, .pp = 4, .schedule = "1f1b", .layers = 4}, 2, 2},  // stages without experts
     {{.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .recompute = true}, 2, 2},
+    {{.dp = 2, .pp = 2, .schedule = "1f1b"}, 2, 1, false, Again::OnArrival},
+    {{.dp = 2, .pp = 2, .schedule = "1f1b"}, 2, 1, false, Again::Early},
     {{.dp = 2, .cp = 2}, 2},
     {{.dp = 2, .zero = 2, .cp = 2}, 2},
     {{.dp = 4, .layers = 4}, 4, 2, true}};
@@ -93,6 +98,8 @@ TEST_P(ExpertsOnMeshes, LeaveWhatOneRankLeaves) {
   const std::vector<RunRecord>& one = alone_of(config, kSteps);
   StepParts parts = toy_experts(parts_of(c.layout));
   if (c.layered) parts.loop = layered;
+  if (c.again != Again::Never)
+    parts = pipelined({.schedule = c.layout.schedule, .again = c.again}, std::move(parts));
   const RankLayout ranks{.ranks = c.layout.ranks(), .virtual_time = c.layout.virtual_time};
   EXPECT_TRUE(same_steps(one, run_layout<BothLossesOf>(ranks, config, kSteps, parts)));
   if (!config.has_mesh()) return;
@@ -100,6 +107,18 @@ TEST_P(ExpertsOnMeshes, LeaveWhatOneRankLeaves) {
   parts.own_square = own_square;
   EXPECT_TRUE(same_steps(one, run_layout<BothLossesOf>(ranks, config, kSteps, parts)))
       << "with the norm over a mesh";
+}
+
+// Orders of a mesh are of three directions.
+TEST(PlacedAs, LeavesRanksThatShareExpertsWhereTheyAre) {
+  launch(launch_options({.ranks = 4}), [](const Rank& rank) {
+    Options options;
+    options.ranks = 4;
+    options.train.tp = 2;
+    EXPECT_NE(placed_as(options, rank.world), nullptr);
+    options.train.ep = 2;
+    EXPECT_EQ(placed_as(options, rank.world), nullptr);
+  });
 }
 
 // What --plan says is what a rank then holds and sends.
