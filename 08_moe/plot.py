@@ -125,7 +125,7 @@ def load(numbers, pyplot):
                          linestyle="-" if factor == 1.25 else "--")
             axes.text(7.65, room + 12, f"capacity {factor:g}: {100 * rows[factor]['dropped']:.0f} % dropped",
                       fontsize=9.5, color=TEXT if factor == 1.25 else DIM)
-        axes.set(xlabel="expert", title=title, xlim=(-0.6, 12.6), ylim=(0, 1600))
+        axes.set(xlabel="expert", title=title, xlim=(-0.6, 13), ylim=(0, 1600))
         axes.set_xticks(list(experts))
         axes.grid(False)
     all_axes[0].set_ylabel("of 4,096 tokens in 4 samples")
