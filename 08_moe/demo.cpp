@@ -129,6 +129,10 @@ Json exchange(const Routed& routed, int ranks) {
   return all;
 }
 
+std::string spaced(const Json& numbers) {
+  return fmt::format("{}", fmt::join(numbers.get<std::vector<int>>(), " "));
+}
+
 Json tokens() {
   fmt::print(
       "16 tokens of 2 samples, 4 experts, capacity 1.0: each takes 2 tokens of a sample. Expert e "
@@ -149,13 +153,15 @@ Json tokens() {
   for (const char* ranks : {"two_ranks", "four_ranks"}) {
     fmt::print("\nOn {} ranks: tokens for each rank, and from each\n\n", json[ranks].size());
     Json table = Json::array();
-    for (const Json& row : json[ranks])
+    for (const Json& row : json[ranks]) {
+      std::string at;  // the tokens of each of its experts
+      for (const auto& tokens : row["at experts"].items())
+        at += fmt::format("  {}: {}", tokens.key(), spaced(tokens.value()));
       table.push_back({{"rank", row["rank"]},
-                       {"sends", row["sends"].dump()},
-                       {"receives", row["receives"].dump()},
-                       {"sorted", row["sorted"].dump()},
-                       {"arrive", row["arrived"].dump()},
-                       {"at experts", row["at experts"].dump()}});
+                       {"sends", spaced(row["sends"])},
+                       {"receives", spaced(row["receives"])},
+                       {"experts and their tokens", at}});
+    }
     print_table(table);
   }
   json["routed"] = rows;
