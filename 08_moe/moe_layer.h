@@ -28,11 +28,11 @@ class MoeLayer final : public Layer {
     double residual_stddev;
     std::uint64_t seed = 0;  // of the router's noise
   };
-  // `group`: the ranks that together have all experts; null: this one. `shared`: an expert that all
+  // `ranks`: those that together have all experts; null: this one. `shared`: an expert that all
   // of x's tokens go to; it computes while the others travel. Null: none. Throws Error for a router
   // that there is not.
   MoeLayer(const Rank& rank, const std::string& name, const Options& options,
-           Communicator* group = nullptr, Samples samples = {},
+           std::shared_ptr<const ExpertRanks> ranks = nullptr, Samples samples = {},
            std::unique_ptr<Layer> shared = nullptr);
 
   Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override;
@@ -40,7 +40,6 @@ class MoeLayer final : public Layer {
   std::vector<Parameter*> parameters() override;
 
  private:
-  Communicator& group() const { return group_ ? *group_ : *self_; }
   // What goes where; the choices of whole samples (B T k).
   Dispatch plan_of(std::span<const std::int32_t> experts, const Shape& choices,
                    const Samples::Own& own, const Pass& pass) const;
@@ -53,8 +52,8 @@ class MoeLayer final : public Layer {
                 const Samples::Own& own);
 
   Options options_;
-  Communicator* group_;
-  std::unique_ptr<Communicator> self_;
+  std::unique_ptr<Communicator> self_;  // of one rank
+  std::shared_ptr<const ExpertRanks> ranks_;
   Samples samples_;
   RouterLosses losses_;
   Parameter weight_, bias_;  // bias: of the router that has one

@@ -11,18 +11,14 @@ namespace aisc {
 
 double all_to_all_seconds(AllToAll kind, const Machine& machine, int ranks, double bytes_to_each) {
   if (ranks == 1) return 0;
-  const int inside = std::min(ranks, machine.ranks_per_node);
+  const bool in_node = ranks <= machine.ranks_per_node;
+  const Link& link = in_node ? machine.node_link : machine.card_link;
   const double sharers =
-      std::max(1.0, static_cast<double>(machine.ranks_per_node) / machine.cards_per_node);
-  const auto seconds = [&](const Link& link, double messages, double share) {
-    return link.latency_seconds + messages * bytes_to_each * link.seconds_per_byte * share;
-  };
-  if (kind == AllToAll::Pairwise)
-    return (ranks - 1) * (ranks > inside ? seconds(machine.card_link, 1, sharers)
-                                         : seconds(machine.node_link, 1, 1));
-  const double in_node = seconds(machine.node_link, inside - 1, 1);
-  return ranks == inside ? in_node
-                         : std::max(in_node, seconds(machine.card_link, ranks - inside, sharers));
+      in_node ? 1
+              : std::max(1.0, static_cast<double>(machine.ranks_per_node) / machine.cards_per_node);
+  const double message = bytes_to_each * link.seconds_per_byte * sharers;
+  return kind == AllToAll::AtOnce ? link.latency_seconds + (ranks - 1) * message
+                                  : (ranks - 1) * (link.latency_seconds + message);
 }
 
 // What a call holds is given back when it is over, as by ranks that run.

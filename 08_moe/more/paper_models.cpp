@@ -20,7 +20,8 @@ std::unique_ptr<Layer> dense_mlp(const GptParts::Wanted& w, std::int64_t hidden)
 
 GptParts PaperModel::parts(Communicator& experts) const {
   GptParts parts = gpt2_parts();
-  parts.mlp = [model = *this, &experts](const GptParts::Wanted& w) -> std::unique_ptr<Layer> {
+  parts.mlp = [model = *this,
+               ranks = expert_ranks(experts)](const GptParts::Wanted& w) -> std::unique_ptr<Layer> {
     if (!model.has_experts(w.block)) return dense_mlp(w, model.hidden);
     return std::make_unique<MoeLayer>(
         w.rank, w.name,
@@ -28,7 +29,7 @@ GptParts PaperModel::parts(Communicator& experts) const {
                           .width = w.config.width,
                           .hidden = model.expert_hidden,
                           .residual_stddev = w.config.residual_stddev()},
-        &experts, Samples(),
+        ranks, Samples(),
         w.config.experts.shared ? dense_mlp(w.part(".shared"), model.expert_hidden) : nullptr);
   };
   return parts;

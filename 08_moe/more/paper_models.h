@@ -19,12 +19,13 @@ namespace aisc {
 // How an all-to-all goes: all messages at once (common/comm/plan.h, direct_all_to_all), or one
 // partner after the other (pairwise_all_to_all, the default plan).
 enum class AllToAll { AtOnce, Pairwise };
-// Seconds for `ranks` neighbours, whole nodes or a part of one, that all send each other so many
-// bytes. Formulas, since following 2,048 ranks takes 4 million messages; a test compares them with
-// the plans.
-//   at once    max(a + (m - 1) S b inside a node, a' + (n - m) S b' by a rank's share of the cards)
-//   pairwise   (n - 1) (a + S b), of the slower link
-// n ranks, m of them in a node, S bytes to each, a and b of Link.
+// Seconds for `ranks` neighbours, a part of a node or whole ones, that all send each other S bytes.
+// Formulas, since following 2,048 ranks takes 4 million messages; a test compares them with the
+// plans. a and b are of the link inside a node, or, where the ranks fill several, of a rank's share
+// of the cards: of the n - 1 messages those inside wait behind the others (at once), or for ranks
+// that wait for others (pairwise).
+//   at once    a + (n - 1) S b
+//   pairwise   (n - 1) (a + S b)
 double all_to_all_seconds(AllToAll kind, const Machine& machine, int ranks, double bytes_to_each);
 
 struct PaperModel {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "08_moe/host_ids.h"
-#include "common/ops/ops.h"
+#include "08_moe/runs.h"
+#include "08_moe/two_hops.h"
+#include "common/core/range.h"
 
 namespace aisc {
 namespace {
@@ -17,37 +18,14 @@ std::vector<std::int64_t> counts_from_all(Communicator& experts,
   const Shape shape{std::ssize(counts)};
   const Tensor sent(shape, DType::I64, host), received(shape, DType::I64, host);
   std::copy(counts.begin(), counts.end(), sent.data<std::int64_t>());
-  // Where a few ranks run in place of many (model/stage_replicas.h) nothing comes from the others:
-  // they are taken to send what this one sends.
+  // Where a few ranks run in place of many nothing comes from the others: they are taken to send
+  // what this one sends.
   const std::int64_t own = std::ssize(counts) / experts.size(), first = experts.rank() * own;
   for (int from = 0; from < experts.size(); ++from)
     std::copy_n(counts.begin() + first, own, received.data<std::int64_t>() + from * own);
   experts.all_to_all(sent, received).wait();  // comm: 8 bytes an expert, before the rows
   const auto all = received.values<std::int64_t>();
   return {all.begin(), all.end()};
-}
-
-// Of each rank's run of `own` numbers the sum.
-std::vector<std::int64_t> sums_of_runs(const std::vector<std::int64_t>& numbers, std::int64_t own) {
-  std::vector<std::int64_t> sums;
-  for (auto run = numbers.begin(); run != numbers.end(); run += own)
-    sums.push_back(std::accumulate(run, run + own, std::int64_t{0}));
-  return sums;
-}
-
-std::vector<std::int64_t> times(std::vector<std::int64_t> numbers, std::int64_t factor) {
-  for (std::int64_t& number : numbers) number *= factor;
-  return numbers;
-}
-
-Travelling travel(Communicator& experts, const Tensor& x, const std::vector<std::int64_t>& sent,
-                  const std::vector<std::int64_t>& received) {
-  const std::int64_t C = x.shape()[-1];
-  const std::int64_t rows = std::accumulate(received.begin(), received.end(), std::int64_t{0});
-  if (experts.size() == 1) return {x.share(), Work()};
-  Tensor arrived({rows, C}, x.dtype(), x.device());
-  Work work = experts.all_to_all_v(x, times(sent, C), arrived, times(received, C));
-  return {std::move(arrived), std::move(work)};
 }
 
 }  // namespace
@@ -58,7 +36,7 @@ std::int64_t Route::arrived() const {
 
 Route route_from(std::vector<std::int64_t> arriving, const std::vector<std::int64_t>& counts,
                  int ranks) {
-  const std::int64_t own = std::ssize(counts) / ranks;
+  const std::size_t own = counts.size() / index(ranks);
   Route route;
   route.arriving = std::move(arriving);
   // LAB 08.5: there and back
@@ -67,67 +45,41 @@ Route route_from(std::vector<std::int64_t> arriving, const std::vector<std::int6
   route.sent = sums_of_runs(counts, own);
   route.received = sums_of_runs(route.arriving, own);
   // END LAB 08.5
-  route.counts.resize(index(own));
-  for (std::size_t i = 0; i < route.arriving.size(); ++i)
-    route.counts[i % index(own)] += route.arriving[i];
+  route.counts = sums_of_columns(route.arriving, own);
   return route;
 }
 
-Route route_of(Communicator& experts, const std::vector<std::int64_t>& counts) {
-  return route_from(experts.size() == 1 ? counts : counts_from_all(experts, counts), counts,
-                    experts.size());
+Route route_of(const ExpertRanks& ranks, const std::vector<std::int64_t>& counts) {
+  Route route = route_from(ranks.size() == 1 ? counts : counts_from_all(*ranks.all, counts), counts,
+                           ranks.size());
+  if (ranks.node) route.passing = passing_of(ranks, route.sent);
+  return route;
 }
 
-Travelling to_experts(Communicator& experts, const Tensor& x, const Route& route) {
+Travelling to_experts(const ExpertRanks& ranks, const Tensor& x, const Route& route) {
+  if (ranks.node) return two_hops_there(ranks, x, route);
   // LAB 08.5: there and back
-  // > travel(experts, x, sent, received): rows for each rank, and from it.
-  return travel(experts, x, route.sent, route.received);
+  // > one_hop(communicator, x, sent, received) sends so many rows to each rank, and gets so many
+  // > from each. The communicator is *ranks.all.
+  return one_hop(*ranks.all, x, route.sent, route.received);  // comm: rows for other ranks
   // END LAB 08.5
 }
 
-Travelling to_tokens(Communicator& experts, const Tensor& y, const Route& route) {
+Travelling to_tokens(const ExpertRanks& ranks, const Tensor& y, const Route& route) {
+  if (ranks.node) return two_hops_back(ranks, y, route);
   // LAB 08.5: there and back
   // > What came is what goes.
-  return travel(experts, y, route.received, route.sent);
+  return one_hop(*ranks.all, y, route.received, route.sent);  // comm: their answers
   // END LAB 08.5
 }
 
-namespace {
-
-enum class Order { ByExpert, ByRank };
-
-// Runs of rows change places: run (rank, expert) of what arrived is run (expert, rank) by expert.
-Tensor reordered(Tensor x, const Route& route, Order order) {
-  const std::size_t own = route.counts.size(), ranks = route.arriving.size() / own;
-  if (own == 1 || ranks == 1) return x;
-  std::vector<std::int64_t> begins(route.arriving.size());  // of runs, by rank
-  std::exclusive_scan(route.arriving.begin(), route.arriving.end(), begins.begin(),
-                      std::int64_t{0});
-  Tensor y(x.shape(), x.dtype(), x.device());
-  const std::int64_t C = x.shape()[-1];
-  std::int64_t grouped = 0;  // where the next run begins, by expert
-  for (std::size_t e = 0; e < own; ++e)
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const std::int64_t count = route.arriving[r * own + e] * C;
-      const std::int64_t by_rank_at = begins[r * own + e] * C;
-      if (count == 0) continue;
-      if (order == Order::ByExpert)
-        x.device().copy(y.view().flat(grouped, count), x.view().flat(by_rank_at, count));
-      else
-        x.device().copy(y.view().flat(by_rank_at, count), x.view().flat(grouped, count));
-      grouped += count;
-    }
-  return y;
-}
-
-}  // namespace
-
 Tensor by_expert(Tensor arrived, const Route& route) {
-  return reordered(std::move(arrived), route, Order::ByExpert);
+  return transposed_runs(std::move(arrived), route.arriving, route.counts.size(),
+                         Transposed::There);
 }
 
 Tensor by_rank(Tensor grouped, const Route& route) {
-  return reordered(std::move(grouped), route, Order::ByRank);
+  return transposed_runs(std::move(grouped), route.arriving, route.counts.size(), Transposed::Back);
 }
 
 }  // namespace aisc

@@ -5,9 +5,11 @@
 
 namespace aisc {
 
-GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context) {
+GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context, int ranks_per_node) {
   const bool divided = parts.token_parts > 1;
-  parts.mlp = [mesh, context, divided,
+  const std::shared_ptr<const ExpertRanks> ranks =
+      mesh ? expert_ranks(mesh->experts(), ranks_per_node) : nullptr;
+  parts.mlp = [mesh, ranks, context, divided,
                dense = parts.mlp](const GptParts::Wanted& w) -> std::unique_ptr<Layer> {
     if (!w.config.has_experts(w.block)) return dense(w);
     const auto of = [&](auto direction) { return mesh ? &(mesh->*direction)() : nullptr; };
@@ -29,17 +31,16 @@ GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context) {
                                                      .hidden = hidden,
                                                      .residual_stddev = w.config.residual_stddev(),
                                                      .seed = w.config.seed},
-                                   of(&Mesh::experts),
-                                   Samples(of(&Mesh::tp), of(&Mesh::cp), divided, context),
+                                   ranks, Samples(of(&Mesh::tp), of(&Mesh::cp), divided, context),
                                    std::move(shared)),
         w.parts.dropout(w.part(".dropout")));
   };
   return parts;
 }
 
-StepParts expert_parallel(StepParts parts) {
-  parts.experts = [context = parts.context](GptParts all, Mesh* mesh) {
-    return expert_parts(std::move(all), mesh, context);
+StepParts expert_parallel(StepParts parts, int ranks_per_node) {
+  parts.experts = [context = parts.context, ranks_per_node](GptParts all, Mesh* mesh) {
+    return expert_parts(std::move(all), mesh, context, ranks_per_node);
   };
   return parts;
 }

@@ -41,16 +41,17 @@ void wait(const Rank& rank, Travelling& rows, const std::string& name) {
 }  // namespace
 
 MoeLayer::MoeLayer(const Rank& rank, const std::string& name, const Options& options,
-                   Communicator* group, Samples samples, std::unique_ptr<Layer> shared)
+                   std::shared_ptr<const ExpertRanks> ranks, Samples samples,
+                   std::unique_ptr<Layer> shared)
     : Layer(rank, name),
       options_(options),
-      group_(group),
-      self_(group ? nullptr : make_self_communicator(name)),
+      self_(ranks ? nullptr : make_self_communicator(name)),
+      ranks_(ranks ? std::move(ranks) : expert_ranks(*self_)),
       samples_(std::move(samples)),
       losses_{balance_of(options.experts), options.experts.z_loss},
       experts_(rank, name + ".experts",
                {options.experts.count, options.width, options.hidden, options.residual_stddev},
-               this->group().rank(), this->group().size()),
+               ranks_->rank(), ranks_->size()),
       shared_(std::move(shared)) {
   const std::int64_t E = options.experts.count;
   const std::int64_t logits = options.experts.router == "noisy-top2" ? 2 * E : E;
@@ -107,9 +108,12 @@ Dispatch MoeLayer::plan_of(std::span<const std::int32_t> experts, const Shape& c
 // Counts are the host's: they are not asked for again in backward.
 void MoeLayer::keep(Saved& saved, const Dispatch& plan, const Route& route) const {
   const std::int64_t E = options_.experts.count;
-  Tensor counts({2 * E}, DType::I64, host_);
-  std::copy(plan.counts.begin(), plan.counts.end(), counts.data<std::int64_t>());
-  std::copy(route.arriving.begin(), route.arriving.end(), counts.data<std::int64_t>() + E);
+  const std::int64_t passing = std::ssize(route.passing);
+  Tensor counts({2 * E + passing}, DType::I64, host_);
+  std::int64_t* to = counts.data<std::int64_t>();
+  to = std::copy(plan.counts.begin(), plan.counts.end(), to);
+  to = std::copy(route.arriving.begin(), route.arriving.end(), to);
+  std::copy(route.passing.begin(), route.passing.end(), to);
   saved.push(std::move(counts));
   saved.push(plan.rows.share());
   saved.push(plan.choices.share());
@@ -119,11 +123,10 @@ void MoeLayer::recall(Saved& saved, Dispatch& plan, Route& route) const {
   plan.choices = saved.pop();
   plan.rows = saved.pop();
   const Tensor counts = saved.pop();
-  const auto all = counts.values<std::int64_t>();
-  const std::size_t E = all.size() / 2;
-  plan.counts.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(E));
-  route = route_from({all.begin() + static_cast<std::ptrdiff_t>(E), all.end()}, plan.counts,
-                     group().size());
+  const std::int64_t *all = counts.data<std::int64_t>(), E = options_.experts.count;
+  plan.counts.assign(all, all + E);
+  route = route_from({all + E, all + 2 * E}, plan.counts, ranks_->size());
+  route.passing.assign(all + 2 * E, all + counts.count());
 }
 
 Tensor MoeLayer::forward(Tensor x, Saved& saved, const Pass& pass) const {
@@ -146,12 +149,12 @@ Tensor MoeLayer::forward(Tensor x, Saved& saved, const Pass& pass) const {
 
   const Dispatch plan = plan_of(experts, choices, own, pass);
   const Tensor gates = samples_.own_rows(chosen.gates, own);
-  const Route route = route_of(group(), plan.counts);
-  Travelling there = to_experts(group(), dispatched(mine, plan), route);  // comm: rows
+  const Route route = route_of(*ranks_, plan.counts);
+  Travelling there = to_experts(*ranks_, dispatched(mine, plan), route);  // comm: rows
   wait(rank_, there, name_ + ".there");
   Tensor answers = experts_.forward(by_expert(std::move(there.rows), route), route.counts, saved);
   Travelling back =
-      to_tokens(group(), by_rank(std::move(answers), route), route);  // comm: rows, beside `shared`
+      to_tokens(*ranks_, by_rank(std::move(answers), route), route);  // comm: rows, beside `shared`
   Tensor from_shared = shared_ ? shared_->forward(x.share(), saved, pass) : Tensor();
   wait(rank_, back, name_ + ".back");
 
@@ -180,12 +183,12 @@ Tensor MoeLayer::backward(Tensor dy, Saved& saved, const Pass& pass) {
 
   auto [danswers, dgates] =
       combined_backward(as_rows(dy).rows(own.rows.begin, own.rows.end), answers, gates, plan);
-  Travelling there = to_experts(group(), danswers, route);  // comm: rows, beside `shared`
+  Travelling there = to_experts(*ranks_, danswers, route);  // comm: rows, beside `shared`
   const Tensor from_shared = shared_ ? shared_->backward(dy.share(), saved, pass) : Tensor();
   wait(rank_, there, name_ + ".there");
   Tensor dx_of_experts =
       experts_.backward(by_expert(std::move(there.rows), route), route.counts, saved, pass);
-  Travelling back = to_tokens(group(), by_rank(std::move(dx_of_experts), route), route);  // comm:
+  Travelling back = to_tokens(*ranks_, by_rank(std::move(dx_of_experts), route), route);  // comm:
   // rows, beside the router's backward
   const Tensor dx_of_router = router_backward(std::move(dgates).reshaped({n, chosen.shape()[2]}),
                                               std::move(scores), chosen, mine, own, saved, pass);

@@ -114,7 +114,7 @@ StepParts step_of(const Options& options) {
 std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {
   const MeshOrder order = parse_order(options.order);
   const TrainConfig& c = options.train;
-  if (c.cp > 1 || c.ep > 1 || (order == kMeshOrder && c.pp * c.tp == 1)) return nullptr;
+  if (c.cp * c.ep > 1 || (order == kMeshOrder && c.pp * c.tp == 1)) return nullptr;
   return placed(world, c.mesh(options.ranks), order);
 }
 
@@ -146,7 +146,8 @@ PlanTable plans_of(const Options& options) {
 std::string bytes_by_order(const Options& options, const SentBytes& sent) {
   const TrainConfig& c = options.train;
   const int node = find_machine(options.machine).ranks_per_node;
-  if (node >= options.ranks || c.pp * c.tp == 1 || c.cp > 1 || options.chunks() > 1) return "";
+  if (node >= options.ranks || c.pp * c.tp == 1 || c.cp * c.ep > 1 || options.chunks() > 1)
+    return "";
   const MeshShape shape = c.mesh(options.ranks);
   const auto whole = [](double bytes) { return std::llround(bytes); };
   const StepBytes bytes{.tp = whole(sent.tensor),

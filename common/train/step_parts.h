@@ -149,8 +149,10 @@ struct StepParts {
   std::function<std::unique_ptr<Mesh>(const Rank& rank, const MeshShape& shape)> mesh = {};
   // Of tensor parallelism (TrainConfig::tp): these parts of a model as a rank of `tp` has them.
   std::function<GptParts(GptParts parts, Communicator& tp)> split = {};
-  // Of a model with experts (GptConfig::experts): these parts with the experts' layers, of which a
-  // rank has its part of those of mesh->experts(). `mesh` as in `optimizer`: null: all experts.
+  // Of a model with experts (GptConfig::experts): these parts, `split` already, with experts where
+  // GptConfig::has_experts(Wanted::block). Weights are (experts, ...), split along dimension 0 over
+  // mesh->experts() and of Sync::ExpertData; without a mesh (`mesh` as in `optimizer`) a rank has
+  // all. Also made on a device without numbers, which plans a step.
   std::function<GptParts(GptParts parts, Mesh* mesh)> experts = {};
   // A core of attention of so many heads, this rank's; beside cp it sees to it that ranks attend to
   // each other's tokens. Empty: CausalCore. `mesh` as in `optimizer`.

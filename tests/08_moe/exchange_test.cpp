@@ -31,7 +31,8 @@ const std::vector<std::int64_t> kCounts[] = {{1, 2, 0, 3}, {0, 1, 2, 0}};
 TEST(Exchange, RanksTellHowMuchTheySend) {
   launch(late(2), [](const Rank& rank) {
     const int r = rank.world.rank();
-    const Route route = route_of(rank.world, kCounts[r]);
+    const auto ranks = expert_ranks(rank.world);
+    const Route route = route_of(*ranks, kCounts[r]);
     EXPECT_THAT(route.sent, ElementsAreArray(r == 0 ? std::vector<std::int64_t>{3, 3}
                                                     : std::vector<std::int64_t>{1, 2}));
     EXPECT_THAT(route.received, ElementsAreArray(r == 0 ? std::vector<std::int64_t>{3, 1}
@@ -47,8 +48,9 @@ TEST(Exchange, RanksTellHowMuchTheySend) {
 TEST(Exchange, RowsGoToTheirExperts) {
   launch(late(2), [](const Rank& rank) {
     const int r = rank.world.rank();
-    const Route route = route_of(rank.world, kCounts[r]);
-    Travelling there = to_experts(rank.world, rows_for(kCounts[r], r, rank.device), route);
+    const auto ranks = expert_ranks(rank.world);
+    const Route route = route_of(*ranks, kCounts[r]);
+    Travelling there = to_experts(*ranks, rows_for(kCounts[r], r, rank.device), route);
     there.work.wait();
     EXPECT_THAT(to_doubles(by_expert(std::move(there.rows), route)),
                 ElementsAreArray(r == 0 ? std::vector<double>{0, 10, 11, 110}
@@ -59,15 +61,16 @@ TEST(Exchange, RowsGoToTheirExperts) {
 TEST(Exchange, AndComeHome) {
   launch(late(4), [](const Rank& rank) {
     const int r = rank.world.rank();
+    const auto ranks = expert_ranks(rank.world);
     // Expert e of 8 gets (e + r) % 3 rows.
     std::vector<std::int64_t> counts;
     for (int e = 0; e < 8; ++e) counts.push_back((e + r) % 3);
-    const Route route = route_of(rank.world, counts);
+    const Route route = route_of(*ranks, counts);
     const Tensor x = rows_for(counts, r, rank.device);
-    Travelling there = to_experts(rank.world, x, route);
+    Travelling there = to_experts(*ranks, x, route);
     there.work.wait();
     Travelling back =
-        to_tokens(rank.world, by_rank(by_expert(std::move(there.rows), route), route), route);
+        to_tokens(*ranks, by_rank(by_expert(std::move(there.rows), route), route), route);
     back.work.wait();
     EXPECT_EQ(to_doubles(back.rows), to_doubles(x));
   });
@@ -77,13 +80,14 @@ TEST(Exchange, AndComeHome) {
 TEST(Exchange, EveryRankTakesPart) {
   launch(late(3), [](const Rank& rank) {
     const int r = rank.world.rank();
+    const auto ranks = expert_ranks(rank.world);
     const std::vector<std::int64_t> counts =
         r == 1 ? std::vector<std::int64_t>{0, 0, 0} : std::vector<std::int64_t>{2, 1, 0};
-    const Route route = route_of(rank.world, counts);
-    Travelling there = to_experts(rank.world, rows_for(counts, r, rank.device), route);
+    const Route route = route_of(*ranks, counts);
+    Travelling there = to_experts(*ranks, rows_for(counts, r, rank.device), route);
     there.work.wait();
     EXPECT_EQ(there.rows.shape()[0], r == 0 ? 4 : r == 1 ? 2 : 0);
-    Travelling back = to_tokens(rank.world, there.rows, route);
+    Travelling back = to_tokens(*ranks, there.rows, route);
     back.work.wait();
     EXPECT_EQ(back.rows.shape()[0], r == 1 ? 0 : 3);
   });
@@ -94,11 +98,33 @@ TEST(ExchangeGiven, SendsTheRowsOfOtherRanks) {
   launch({.ranks = 2, .bind = false}, [](const Rank& rank) {
     rank.world.use_plans(default_plans());
     const int r = rank.world.rank();
-    const Route route = route_of(rank.world, kCounts[r]);
+    const auto ranks = expert_ranks(rank.world);
+    const Route route = route_of(*ranks, kCounts[r]);
     const std::int64_t before = rank.world.stats().sent().wire_bytes;
     EXPECT_EQ(before, 2 * 8) << "counts of the other's experts";
-    to_experts(rank.world, rows_for(kCounts[r], r, rank.device), route).work.wait();
+    to_experts(*ranks, rows_for(kCounts[r], r, rank.device), route).work.wait();
     EXPECT_EQ(rank.world.stats().sent().wire_bytes - before, 8 * (r == 0 ? 3 : 1));
+  });
+}
+
+// Four ranks in nodes of two: what goes to the other node passes by the rank of its number there.
+TEST(ExchangeGiven, InTwoHopsRowsGoTheSameWayHome) {
+  launch(late(4), [](const Rank& rank) {
+    rank.world.use_plans(default_plans());
+    const int r = rank.world.rank();
+    const auto direct = expert_ranks(rank.world), hops = expert_ranks(rank.world, 2);
+    std::vector<std::int64_t> counts;
+    for (int e = 0; e < 8; ++e) counts.push_back((e + r) % 3);
+    const Route one = route_of(*direct, counts), two = route_of(*hops, counts);
+    const Tensor x = rows_for(counts, r, rank.device);
+    Travelling arrived = to_experts(*direct, x, one), by_hops = to_experts(*hops, x, two);
+    arrived.work.wait();
+    by_hops.work.wait();
+    EXPECT_EQ(to_doubles(arrived.rows), to_doubles(by_hops.rows));
+    Travelling back = to_tokens(*hops, by_hops.rows, two);
+    back.work.wait();
+    EXPECT_EQ(to_doubles(back.rows), to_doubles(x));
+    EXPECT_EQ(hops->rail->stats().sent().messages, 2) << "there and back: one other node";
   });
 }
 

@@ -22,6 +22,7 @@ namespace aisc::moe {
 struct MoeCase {
   MeshShape mesh = {};
   bool divided = false;  // tensor ranks have parts of the rows (sequence parallelism)
+  int per_node = 0;      // ranks of a node of experts: rows take two hops
   GptExperts experts = {.count = 4};
   std::int64_t samples = 4, tokens = 12, width = 6;
   DType dtype = DType::F64;
@@ -30,6 +31,7 @@ struct MoeCase {
     MoeCase one = *this;
     one.mesh = {};
     one.divided = false;
+    one.per_node = 0;
     return one;
   }
 };
@@ -113,10 +115,10 @@ inline MoeResult run_moe(const MoeCase& c, const MakeShared& shared = {}) {
     Mesh mesh(rank.world, c.mesh);
     mesh.experts().use_plans(default_plans());
     Model model;
-    model.layers.push_back(
-        std::make_unique<MoeLayer>(rank, "moe", layer_options(c), &mesh.experts(),
-                                   Samples(&mesh.tp(), &mesh.cp(), c.divided, early_and_late),
-                                   shared ? shared(rank, mesh) : nullptr));
+    model.layers.push_back(std::make_unique<MoeLayer>(
+        rank, "moe", layer_options(c), expert_ranks(mesh.experts(), c.per_node),
+        Samples(&mesh.tp(), &mesh.cp(), c.divided, early_and_late),
+        shared ? shared(rank, mesh) : nullptr));
     std::vector<std::unique_ptr<ParameterStore>> stores;
     for (const Sync sync : {Sync::Data, Sync::DataAndTensor, Sync::ExpertData})
       if (std::vector<Unit> units = make_units(model, sync); !units.empty()) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "common/model/emulated_device.h"
+#include "common/nn/linear.h"
 #include "tests/08_moe/moe_case.h"
 #include "tests/support/error_says.h"
 #include "tests/support/gradient_check.h"
@@ -142,6 +144,20 @@ TEST(MoeLayerGiven, IsTheSameOnEveryMesh) {
   }
 }
 
+TEST(MoeLayerGiven, IsTheSameInTwoHops) {
+  for (MoeCase c : {MoeCase{.mesh = {.dp = 4, .ep = 4}, .per_node = 2},
+                    MoeCase{.mesh = {.dp = 6, .ep = 6}, .per_node = 2, .experts = {.count = 12}},
+                    MoeCase{.mesh = {.dp = 6, .ep = 6}, .per_node = 3, .experts = {.count = 6}},
+                    MoeCase{.mesh = {.dp = 2, .tp = 4, .ep = 2},
+                    .divided = true,
+                    .per_node = 4,
+                    .experts = {.count = 16}}}) {
+    c.samples = 6;
+    c.experts.router = "top2";
+    moe::expect_same(moe::run_moe(c.on_one_rank()), moe::run_moe(c), c);
+  }
+}
+
 // Three samples over two ranks, seven tokens over two context ranks, ten rows over four tensor
 // ranks: nothing divides. And four tokens on four ranks: some experts get none.
 TEST(MoeLayerGiven, SizesNeedNotDivide) {
@@ -183,6 +199,60 @@ TEST(MoeLayerGiven, DropsOnlyInTraining) {
   EXPECT_EQ(run(tight, {.training = false}), run(free, {}));
 }
 
+// Seconds that rank 0 waits for answers, forward, and that the shared expert computes.
+struct Waited {
+  double back = 0, shared = 0, there_in_backward = 0, shared_in_backward = 0;
+};
+Waited wait_for_answers(bool with_shared) {
+  static const Machine machine = find_machine("dgx-a100");
+  const MoeCase c{.mesh = {.dp = 2, .ep = 2},
+                  .experts = {.count = 2},
+                  .samples = 32,
+                  .tokens = 8192,
+                  .width = 128,
+                  .dtype = DType::BF16};
+  Waited waited;
+  LaunchOptions options = on_machine(machine, 2, {.meta = true});
+  options.record_trace = true;
+  launch(options, [&](const Rank& rank) {
+    Mesh mesh(rank.world, c.mesh);
+    std::unique_ptr<Layer> shared =
+        with_shared ? std::make_unique<Linear>(rank, "shared", c.width, c.width) : nullptr;
+    Model model;
+    model.layers.push_back(std::make_unique<MoeLayer>(rank, "moe", moe::layer_options(c),
+                                                      expert_ranks(mesh.experts()), Samples(),
+                                                      std::move(shared)));
+    ParameterStore data(rank.device, make_units(model, Sync::Data), {.value_dtype = c.dtype}),
+        experts(rank.device, make_units(model, Sync::ExpertData), {.value_dtype = c.dtype});
+    Saved saved;
+    const Shape shape{c.samples / 2, c.tokens, c.width};
+    model.layers[0]->forward(Tensor(shape, c.dtype, rank.device), saved, {});
+    const std::size_t forward = rank.trace.events().size();
+    model.layers[0]->backward(Tensor(shape, c.dtype, rank.device), saved, {});
+    if (rank.world.rank() != 0) return;
+    const std::vector<TraceEvent> events = rank.trace.events();
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const TraceEvent& e = events[i];
+      const double seconds = e.end_seconds - e.begin_seconds;
+      if (e.name == "moe.back" && i < forward) waited.back += seconds;
+      if (e.name == "moe.there" && i >= forward) waited.there_in_backward += seconds;
+      if (e.name == "shared.weight" && e.part == "product")
+        (i < forward ? waited.shared : waited.shared_in_backward) += seconds;
+    }
+  });
+  return waited;
+}
+
+// Answers travel, and so do their gradients, while the shared expert computes.
+TEST(MoeLayerGiven, ASharedExpertHidesTheWayOfTheOthers) {
+  const Waited without = wait_for_answers(false), with = wait_for_answers(true);
+  EXPECT_GT(without.back, with.shared);
+  EXPECT_GT(with.shared, 0);
+  EXPECT_NEAR(with.back, without.back - with.shared, 1e-12);
+  EXPECT_NEAR(with.there_in_backward,
+              std::max(0.0, without.there_in_backward - with.shared_in_backward), 1e-12);
+}
+
 // A forward that is repeated counts its losses once.
 TEST(MoeLayerGiven, LossesOfARepeatedForwardCountOnce) {
   OneLayer one({});
@@ -199,8 +269,11 @@ TEST(MoeLayerGiven, WrongSizesAreNamed) {
   EXPECT_TRUE(error_says([] { OneLayer({.experts = {.count = 4, .router = "best"}}); },
                          {"router 'best': expected switch, top2"}));
   launch({.ranks = 3, .bind = false}, [](const Rank& rank) {
-    EXPECT_TRUE(error_says([&] { MoeLayer(rank, "moe", moe::layer_options({}), &rank.world); },
-                           {"moe.experts: 4 experts over 3 ranks: expected a multiple of 3"}));
+    EXPECT_TRUE(
+        error_says([&] { MoeLayer(rank, "moe", moe::layer_options({}), expert_ranks(rank.world)); },
+                   {"moe.experts: 4 experts over 3 ranks: expected a multiple of 3"}));
+    EXPECT_TRUE(error_says([&] { expert_ranks(rank.world, 2); },
+                           {"experts in nodes of 2 ranks: expected one that divides 3"}));
   });
 }
 

@@ -23,9 +23,11 @@ struct ExpertsCase {
   int ep = 1;
   std::int64_t every = 1;
   bool layered = false;
+  Again again = Again::Never;  // stages run forward once more
 };
 std::ostream& operator<<(std::ostream& out, const ExpertsCase& c) {
-  return out << c.layout << " ep " << c.ep << " every " << c.every << (c.layered ? " layered" : "");
+  return out << c.layout << " ep " << c.ep << " every " << c.every << (c.layered ? " layered" : "")
+             << (c.again == Again::Never ? "" : " again");
 }
 
 const ExpertsCase kExpertsCases[] = {
@@ -52,6 +54,8 @@ const ExpertsCase kExpertsCases[] = {
     {{.dp = 2, .pp = 2, .schedule = "interleaved", .chunks = 2}, 2},
     {{.dp = 2, .pp = 4, .schedule = "1f1b", .layers = 4}, 2, 2},  // stages without experts
     {{.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .recompute = true}, 2, 2},
+    {{.dp = 2, .pp = 2, .schedule = "1f1b"}, 2, 1, false, Again::OnArrival},
+    {{.dp = 2, .pp = 2, .schedule = "1f1b"}, 2, 1, false, Again::Early},
     {{.dp = 2, .cp = 2}, 2},
     {{.dp = 2, .zero = 2, .cp = 2}, 2},
     {{.dp = 4, .layers = 4}, 4, 2, true}};
@@ -93,6 +97,8 @@ TEST_P(ExpertsOnMeshes, LeaveWhatOneRankLeaves) {
   const std::vector<RunRecord>& one = alone_of(config, kSteps);
   StepParts parts = toy_experts(parts_of(c.layout));
   if (c.layered) parts.loop = layered;
+  if (c.again != Again::Never)
+    parts = pipelined({.schedule = c.layout.schedule, .again = c.again}, std::move(parts));
   const RankLayout ranks{.ranks = c.layout.ranks(), .virtual_time = c.layout.virtual_time};
   EXPECT_TRUE(same_steps(one, run_layout<BothLossesOf>(ranks, config, kSteps, parts)));
   if (!config.has_mesh()) return;
