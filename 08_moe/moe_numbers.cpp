@@ -12,7 +12,7 @@
 #include "08_moe/more/growing_experts.h"
 #include "08_moe/more/local_experts.h"
 #include "08_moe/more/uniform_drops.h"
-#include "08_moe/more/upcycle.h"
+#include "08_moe/upcycle.h"
 #include "common/comm/launch.h"
 #include "common/core/flags/program.h"
 #include "common/train/trainer.h"

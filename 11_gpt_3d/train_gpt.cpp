@@ -135,7 +135,8 @@ void complete_model(Options& options, const Dataset& dataset) {
     take("heads", model.heads, file.heads);
     take("width", model.width, file.width);
     take("vocabulary", model.vocabulary, file.vocabulary);
-    take("experts", model.experts.count, file.experts.count);
+    // Of a file without experts a model with some may begin.
+    if (file.experts.count > 0) take("experts", model.experts.count, file.experts.count);
     if (file.experts.count > 0) {
       take("moe-every", model.experts.every, file.experts.every);
       take("router", model.experts.router, file.experts.router);

@@ -229,6 +229,10 @@ void add_experts(FlagRows& rows, Options& o) {
       .is(kLayout)
       .only_beside("--experts",
                    [&o] { return o.train.ep == 1 || o.train.model.experts.count > 0; });
+  of_experts(rows.number("ep-node", o.ep_node, 0, kMostSize,
+                         "tokens go to their experts within nodes of so many of these ranks, then "
+                         "between nodes; 0: directly")
+                 .is(kLayout));
 }
 
 void add_data(FlagRows& rows, Options& o) {

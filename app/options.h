@@ -57,6 +57,7 @@ struct Options {
     int chunks = 1;                 // stages of each rank
     std::string again = "none";     // "arrival", "early": stages run forward again
   } pipeline;
+  int ep_node = 0;                  // tokens go to experts within nodes of so many ranks first
   double keep_mb = 0;               // MiB that micro-batches keep where they are recomputed
   std::string attention = "fused";  // "stored": 07_sequence_parallel/stored_attention.h
   // The directions of the mesh, from that whose ranks are neighbours: 11_gpt_3d/placement.h.

@@ -182,7 +182,13 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
 }
 
 void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
-  const WeightsFile weights(file, trainer.config().model);
+  GptConfig model = trainer.config().model;
+  const bool upcycles = model.experts.count > 0 && config_in(file, model.heads).experts.count == 0;
+  if (upcycles) model.experts = {};
+  if (upcycles && !trainer.parts().upcycle)
+    fail(file.path() + ": a model without experts: expected one with them, or how they begin");
+  const WeightsFile weights(file, model);
+  const auto read_dense = [&](const Parameter& p, View to) { weights.read(p, to); };
   const Optimizer& optimizer = trainer.optimizer();
   const Parameter* read = nullptr;  // which of them `whole` is
   Tensor whole;
@@ -195,9 +201,13 @@ void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
       whole = Tensor();  // first: there are never two of them
       host.trim();
       whole = Tensor(p.global_shape, to.dtype(), host);
-      weights.read(p, whole);
       read = &p;
+      if (!upcycles)
+        weights.read(p, whole);
+      else if (!trainer.parts().upcycle(p, whole, read_dense))
+        whole = Tensor();  // what was drawn stays
     }
+    if (!whole) continue;
     for (const GlobalRun& run : global_runs(p, {slice.begin, slice.begin + slice.weight.count()}))
       to.device().copy(to.flat(run.local - slice.begin, run.count),
                        whole.view().flat(run.global, run.count));

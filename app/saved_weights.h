@@ -24,7 +24,8 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
                    std::int32_t end_of_text, Device& host);
 
 // Fills the weights of this rank's slices, and of weights in a shorter type the optimizer's master
-// copies with the file's own numbers; Trainer::resume() is then to follow. Each rank for itself.
+// copies with the file's own numbers; Trainer::resume() is then to follow. A model with experts may
+// begin with a file of one without (StepParts::upcycle). Each rank for itself.
 // Throws Error as Gpt2File does. Host memory: two parameters, as long as a master is.
 void read_weights(const Safetensors& file, Trainer& trainer, Device& host);
 

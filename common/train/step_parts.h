@@ -154,6 +154,10 @@ struct StepParts {
   // mesh->experts() and of Sync::ExpertData; without a mesh (`mesh` as in `optimizer`) a rank has
   // all. Also made on a device without numbers, which plans a step.
   std::function<GptParts(GptParts parts, Mesh* mesh)> experts = {};
+  // Of such a model that begins with a dense one's weights: fills a whole parameter by what `read`
+  // fills of the dense model; false: there it has none, and what was drawn stays.
+  using ReadWhole = std::function<void(const Parameter& parameter, View whole)>;
+  std::function<bool(const Parameter& parameter, View whole, const ReadWhole& read)> upcycle = {};
   // A core of attention of so many heads, this rank's; beside cp it sees to it that ranks attend to
   // each other's tokens. Empty: CausalCore. `mesh` as in `optimizer`.
   std::function<std::unique_ptr<Layer>(const GptParts::Wanted& wanted, Mesh* mesh,

@@ -80,6 +80,7 @@ class Trainer : private StepEnd {
   Stages* stages() const { return stages_.get(); }  // null: no pipeline
   // Those of the whole model on one rank: they make the same parameters, unsplit.
   GptParts whole_parts() const;
+  const StepParts& parts() const { return parts_; }
   // What every pass over model() needs around its layers.
   Hooks hooks() const { return hooks_; }
   // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).

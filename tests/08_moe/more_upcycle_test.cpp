@@ -1,6 +1,6 @@
 // A model with experts that starts as a dense one: the same function, the same gradients but for
 // who has them, and from there on its own.
-#include "08_moe/more/upcycle.h"
+#include "08_moe/upcycle.h"
 
 #include <gtest/gtest.h>
 

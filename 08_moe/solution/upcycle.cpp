@@ -1,4 +1,4 @@
-#include "08_moe/more/upcycle.h"
+#include "08_moe/upcycle.h"
 
 #include <fmt/format.h>
 
