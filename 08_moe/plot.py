@@ -1,4 +1,5 @@
-"""The figures of this module's handout, of demo_08_moe's numbers; tools/plot says how to draw them."""
+"""The figures of this module's handout, of demo_08_moe's numbers, and of more.md, of equal_flops';
+tools/plot says how to draw them."""
 from timelines import COMMUNICATION, DIM, FORWARD, TEXT
 
 DROPPED = "#D55E00"
@@ -170,6 +171,32 @@ def exchange(numbers, pyplot):
     return figure
 
 
+def learning(numbers, pyplot):
+    """Validation losses at equal FLOPs, by the number of experts; and the busiest expert's load."""
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.6, 3.6))
+    rows = [row for row in numbers["losses"]["rows"] if row["step"] > 0]
+    steps = [row["step"] for row in rows]
+    for tint, experts in zip([DIM, *TINTS[1:]], (1, 2, 4, 8)):
+        mean = [row[f"E {experts}"] for row in rows]
+        half = [row[f"+- {experts}"] for row in rows]
+        left.fill_between(steps, [m - h for m, h in zip(mean, half)],
+                          [m + h for m, h in zip(mean, half)], color=tint, alpha=0.25, linewidth=0)
+        left.plot(steps, mean, color=tint, linewidth=2, marker="o", markersize=4,
+                  label="dense" if experts == 1 else f"{experts} experts")
+    left.set(title="As many FLOPs a token", xlabel="step", ylabel="validation loss, nats a byte")
+    left.legend()
+    for key, words, colour in (("busiest", "with", FORWARD), ("alone: busiest", "without", DROPPED)):
+        right.plot([row["step"] for row in numbers["loads"]], [row[key] for row in numbers["loads"]],
+                   color=colour, linewidth=2, marker="o", markersize=4, label=f"{words} the balance loss")
+    right.axhline(1 / 8, color=DIM, linestyle="--", linewidth=1)
+    right.text(0, 0.13, "even", color=DIM, fontsize=9.5)
+    right.set(title="8 experts: the busiest one", xlabel="step", ylabel="share of the tokens", ylim=(0, 0.5))
+    right.legend(loc="upper right")
+    return figure
+
+
 def figures(numbers, pyplot):
+    if "losses" in numbers:
+        return {"learning": learning(numbers, pyplot)}
     return {"dispatch": dispatch(numbers, pyplot), "load": load(numbers, pyplot),
             "exchange": exchange(numbers, pyplot)}
