@@ -1,7 +1,7 @@
 // One step of training on several ranks that hold the whole model each: who does what when, what it
 // takes in memory beside what the formulas say, and what recomputing saves. With --json also the
 // course on one page: a step of eight ranks that share data, stages and layers, in virtual time
-// (docs/virtual_time.md).
+// (docs/virtual_time.md); and such a step of a model with experts.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -94,6 +94,18 @@ Options shared_by_all() {
   return o;
 }
 
+// The same model with experts in every other block, four ranks of a stage with two of them each;
+// tokens are shared between layers, AdamW's states by the data-parallel ranks.
+Options shared_with_experts() {
+  Options o = shared_by_all();
+  o.train.model.experts = {.count = 8, .router = "top2"};
+  o.train.micro_batches = 2;
+  o.train.ep = kMesh.dp;
+  o.sp = true;
+  o.sharding.zero = 1;
+  return o;
+}
+
 struct SharedStep {
   double begin = 0, seconds = 0;                // of rank 0's clock
   std::vector<std::vector<TraceEvent>> events;  // by rank
@@ -123,8 +135,7 @@ SharedStep shared_step(const Options& options) {
 }
 
 // What each rank did, and beside it what its communicators did.
-Json shared_json() {
-  const Options options = shared_by_all();
+Json shared_json(const Options& options) {
   const GptConfig& model = options.train.model;
   const SharedStep step = shared_step(options);
   Json ranks = Json::array();
@@ -150,7 +161,9 @@ Json shared_json() {
            {{"layers", model.layers},
             {"width", model.width},
             {"context", model.context},
-            {"vocabulary", model.vocabulary}}},
+            {"vocabulary", model.vocabulary},
+            {"experts", model.experts.count},
+            {"router", model.experts.router}}},
           {"batch", options.train.batch},
           {"micro_batches", options.train.micro_batches},
           {"schedule", options.pipeline.schedule},
@@ -188,6 +201,8 @@ int main(int argc, char** argv) {
       },
       [&] {
         aisc::run(ranks, svg);
-        return aisc::shared_json();
+        aisc::Json json = aisc::shared_json(aisc::shared_by_all());
+        json["with_experts"] = aisc::shared_json(aisc::shared_with_experts());
+        return json;
       });
 }

@@ -1,6 +1,6 @@
 """The figures of this module's handout; tools/plot says how to draw them.
 
-The step, of demo_11_gpt_3d's numbers; forms, placement and papers, of layouts' numbers and of the
+The steps, of demo_11_gpt_3d's numbers; forms, placement and papers, of layouts' numbers and of the
 table in docs/results/papers.md:
 
        ./aisc demo 11 --json step.json
@@ -13,6 +13,7 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from plot_experts import experts_figure  # noqa: E402
 from plot_step import step_figure  # noqa: E402
 from timelines import COMMUNICATION, DIM, FRAME, TEXT  # noqa: E402
 
@@ -121,6 +122,7 @@ def papers(pyplot):
 
 def figures(numbers, pyplot):
     if "ranks" in numbers:
-        return {"step": step_figure(numbers, pyplot)}
+        return {"step": step_figure(numbers, pyplot),
+                "step-experts": experts_figure(numbers["with_experts"], pyplot)}
     return {"forms": forms(numbers, pyplot), "placement": placement(numbers, pyplot),
             "papers": papers(pyplot)}
