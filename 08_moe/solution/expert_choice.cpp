@@ -42,28 +42,28 @@ Choices ExpertChoiceRouter::choose(const Tensor& logits, Saved& saved, const Pas
         "is being generated does not have yet: expected another router");
   const std::int64_t B = logits.shape()[0], T = logits.shape()[1], E = logits.shape()[2];
   const std::int64_t c = expert_capacity(capacity_, T, 1, E);
-  Tensor probabilities = numbers_like(logits, E), gates = numbers_like(logits, E);
-  ops::softmax(as_rows(probabilities), as_rows(logits));
+  Tensor wishes = numbers_like(logits, E), gates = numbers_like(logits, E);
+  ops::softmax(as_rows(wishes), as_rows(logits));
   // By expert: how much each token wants it.
   const Tensor wanted({B, E, T}, logits.dtype(), logits.device(), Purpose::Workspace);
   const Tensor taken_gates({B, E, c}, logits.dtype(), logits.device(), Purpose::Workspace);
   const Tensor tokens({B, E, c}, DType::I32, logits.device());
-  ops::permute(wanted, probabilities, {0, 2, 1});
+  ops::permute(wanted, wishes, {0, 2, 1});
   ops::top_k(as_rows(tokens), as_rows(wanted));
   ops::take_columns(as_rows(taken_gates), as_rows(wanted), as_rows(tokens));
   ops::take_columns_backward(as_rows(wanted), as_rows(taken_gates), as_rows(tokens),
                              ops::Into::Overwrite);  // 0 where it was not taken
   ops::permute(gates, wanted, {0, 2, 1});
-  saved.push(std::move(probabilities));
+  saved.push(std::move(wishes));
   return {takers_of(tokens, logits), std::move(gates), logits.share()};
 }
 
 // Gates that were not taken are not used, and have no gradient.
 Tensor ExpertChoiceRouter::backward(const Tensor& dgates, Tensor dscores, Saved& saved,
                                     const Pass& /*pass*/) const {
-  const Tensor probabilities = saved.pop();
+  const Tensor wishes = saved.pop();
   Tensor dlogits = numbers_like(dgates, dgates.shape()[-1]);
-  ops::softmax_backward(as_rows(dlogits), as_rows(dgates), as_rows(probabilities));
+  ops::softmax_backward(as_rows(dlogits), as_rows(dgates), as_rows(wishes));
   ops::add(dlogits, dlogits, dscores);
   return dlogits;
 }

@@ -246,9 +246,8 @@ void MoeLayer::add_load(std::span<const std::int32_t> experts, std::int64_t chos
   const std::int64_t E = options_.experts.count, n = own.rows.count();
   const double even = static_cast<double>(n * chosen) / static_cast<double>(E);
   std::vector<double> load(index(E), -even * kLoadUnit);
-  for (std::int64_t row = 0; row < n; ++row)
-    for (std::int64_t j = 0; j < chosen; ++j)
-      load[index(experts[index(own.place(row) * chosen + j)])] += kLoadUnit;
+  for (std::int64_t i = 0; i < n * chosen; ++i)
+    load[index(experts[index(own.place(i / chosen) * chosen + i % chosen)])] += kLoadUnit;
   const View grad = bias_.grad();
   CpuDevice host;
   const Tensor here(grad.shape(), grad.dtype(), host),
