@@ -28,6 +28,7 @@ class Experts {
   Tensor forward(Tensor x, std::span<const std::int64_t> counts, Saved& saved) const;
   Tensor backward(Tensor dy, std::span<const std::int64_t> counts, Saved& saved, const Pass& pass);
 
+  std::int64_t count() const { return fc_weight_.global_shape[0]; }  // on all ranks
   std::vector<Parameter*> parameters() {
     return {&fc_weight_, &fc_bias_, &project_weight_, &project_bias_};
   }

@@ -135,9 +135,8 @@ void complete_model(Options& options, const Dataset& dataset) {
     take("heads", model.heads, file.heads);
     take("width", model.width, file.width);
     take("vocabulary", model.vocabulary, file.vocabulary);
-    // Of a file without experts a model with some may begin.
-    if (file.experts.count > 0) take("experts", model.experts.count, file.experts.count);
-    if (file.experts.count > 0) {
+    if (file.experts.count > 0) {  // else a model with some may begin with it
+      take("experts", model.experts.count, file.experts.count);
       take("moe-every", model.experts.every, file.experts.every);
       take("router", model.experts.router, file.experts.router);
       take("shared-expert", model.experts.shared, file.experts.shared);

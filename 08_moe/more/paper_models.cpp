@@ -109,15 +109,15 @@ ParameterCounts parameters_of(const PaperModel& model) {
   ParameterCounts counts;
   Machine machine = find_machine("limitless");
   const GptExperts& experts = model.config.experts;
-  const double chosen = experts.router == "expert-choice" ? experts.capacity : experts.chosen();
   launch(on_machine(machine, 1, {.meta = true}), [&](const Rank& rank) {
     const Model whole = make_gpt(rank, model.config, model.parts(rank.world));
     for (const auto& layer : whole.layers)
       for (const Parameter* p : layer->parameters()) {
         const auto n = static_cast<double>(p->init.drawn >= 0 ? p->init.drawn : p->shape.count());
         counts.all += n;
-        counts.of_a_token +=
-            p->sync == Sync::ExpertData ? n * chosen / static_cast<double>(experts.count) : n;
+        counts.of_a_token += p->sync == Sync::ExpertData
+                                 ? n * experts.chosen() / static_cast<double>(experts.count)
+                                 : n;
       }
   });
   return counts;

@@ -38,7 +38,7 @@ std::vector<std::int64_t> passing_of(const ExpertRanks& ranks,
   CpuDevice host;
   const std::size_t g = index(ranks.node->size());
   std::vector<std::int64_t> by_rail = transposed(sent, g);  // (g, N/g), from (N/g, g)
-  std::vector<std::int64_t> passing = by_rail;  // as a rank of many is taken to send (exchange.cpp)
+  std::vector<std::int64_t> passing(sent.size());
   const Shape shape{std::ssize(sent)};
   ranks.node
       ->all_to_all(ConstView(by_rail.data(), shape, DType::I64, host),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -21,6 +22,12 @@ std::int64_t GptConfig::table_rows() const {
   return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
 }
 
+double GptExperts::chosen() const {
+  const auto all = static_cast<double>(count);
+  if (router == "expert-choice") return capacity > 0 ? std::min(capacity, all) : all;
+  return router == "switch" ? 1 : 2;
+}
+
 double GptConfig::flops_per_token(std::int64_t tokens) const {
   const auto L = static_cast<double>(layers), C = static_cast<double>(width);
   const auto V = static_cast<double>(table_rows()), T = static_cast<double>(tokens);
@@ -32,7 +39,7 @@ double GptConfig::block_weights_per_token() const {
   const double dense = 12 * L * C * C;
   if (experts.count == 0) return dense;
   const auto with_experts = static_cast<double>(layers / experts.every);
-  const int mlps = experts.chosen() + (experts.shared ? 1 : 0);
+  const double mlps = experts.chosen() + (experts.shared ? 1 : 0);
   return dense + with_experts * ((mlps - 1) * 8 * C * C + static_cast<double>(experts.count) * C);
 }
 
@@ -46,7 +53,7 @@ void validate_experts(const GptExperts& experts, std::int64_t layers) {
     fail(fmt::format(
         "gpt: experts in one of every {} blocks, expected 1 to {}, the blocks there are",
         experts.every, layers));
-  if (experts.count < experts.chosen())
+  if (static_cast<double>(experts.count) < experts.chosen())
     fail(fmt::format("gpt: experts are {}, expected {} or more: router {} sends a token to as many",
                      experts.count, experts.chosen(), experts.router));
   const std::pair<const char*, double> factors[] = {

@@ -24,7 +24,8 @@ struct GptExperts {
   double balance = 0.01, z_loss = 0.001;  // factors of what routers add to the loss
   bool shared = false;                    // beside them an MLP that all tokens pass
 
-  int chosen() const { return router == "switch" ? 1 : 2; }  // experts a token is sent to
+  // Experts that a token is sent to; in the mean, where experts take tokens.
+  double chosen() const;
 };
 
 struct GptConfig {

@@ -264,10 +264,8 @@ double Trainer::own_square() {
   double square = 0;
   for (const Synced& its : synced_) {
     const double norm = its.reducer->norm(place);  // of all its ranks, by each
-    const bool counted_elsewhere = its.sync == Sync::ExpertData ? false
-                                   : its.sync == Sync::Data     ? place.ep > 0
-                                                                : place.ep > 0 || place.tp > 0;
-    if (!counted_elsewhere) square += norm * norm;
+    const bool first_of_tp = its.sync != Sync::DataAndTensor || place.tp == 0;
+    if (its.sync == Sync::ExpertData || (place.ep == 0 && first_of_tp)) square += norm * norm;
   }
   return square;
 }

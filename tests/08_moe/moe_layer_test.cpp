@@ -33,9 +33,9 @@ struct OneLayer {
   }
   Rank rank() { return {*world, device, clock, trace}; }
   Layer& layer() { return *model.layers[0]; }
-  View value(const std::string& name) {
-    for (auto& store : stores)
-      for (Parameter* p : store->parameters())
+  View value(const std::string& name) const {
+    for (const auto& store : stores)
+      for (const Parameter* p : store->parameters())
         if (p->name == "moe." + name) return p->value();
     fail("no " + name);
   }
@@ -172,19 +172,37 @@ TEST(MoeLayerGiven, SizesNeedNotDivide) {
     }
 }
 
-// A rank sends rows once, whether or not its tensor ranks have them, too.
+// The experts that the tokens of x choose, by loops.
+std::vector<std::int64_t> best_experts(const double* x, const double* w, std::int64_t tokens,
+                                       std::int64_t width, std::int64_t experts) {
+  std::vector<std::int64_t> best;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<double> logits;
+    for (std::int64_t e = 0; e < experts; ++e)
+      logits.push_back(std::inner_product(x + t * width, x + (t + 1) * width, w + e * width, 0.0));
+    best.push_back(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+  return best;
+}
+
+// A rank sends rows once, whether or not its tensor ranks have them, too. Four ranks with an expert
+// each have 12 tokens each: rank 0 sends those of other experts, and to other ranks what it was
+// asked by them; backward likewise, and without the counts.
 TEST(MoeLayerGiven, EveryTokenTravelsOnce) {
   MoeCase c{.mesh = {.dp = 2, .tp = 2, .ep = 2}, .experts = {.count = 4, .capacity = 0}};
-  const std::int64_t row = c.width * 8, counts = 3 * 8;  // of three other ranks' experts
-  const MoeResult whole = moe::run_moe(c);
-  c.divided = true;
-  const MoeResult divided = moe::run_moe(c);
-  EXPECT_EQ(whole.sent, divided.sent);
-  EXPECT_EQ(whole.a2a_forward, 2);
-  EXPECT_EQ(whole.a2a, 4);
-  // 12 rows go, some stay; what came goes back.
-  EXPECT_LE(whole.sent_forward - counts, 12 * row + 48 * row);
-  EXPECT_GT(whole.sent_forward, counts);
+  const OneLayer one(c.on_one_rank());
+  const std::vector<std::int64_t> best =
+      best_experts(one.x.data<double>(), one.value("router.weight").data<double>(), 48, c.width, 4);
+  std::int64_t rows = 0;
+  for (std::int64_t t = 0; t < 48; ++t) rows += (t < 12) != (best[index(t)] == 0);
+  for (const bool divided : {false, true}) {
+    c.divided = divided;
+    const MoeResult found = moe::run_moe(c);
+    EXPECT_EQ(found.sent_forward, rows * c.width * 8 + 3 * 8) << "three counts for other ranks";
+    EXPECT_EQ(found.sent - found.sent_forward, rows * c.width * 8);
+    EXPECT_EQ(found.a2a_forward, 2);
+    EXPECT_EQ(found.a2a, 4);
+  }
 }
 
 // Without a limit, and while text is generated, nothing is dropped.
@@ -273,13 +291,9 @@ TEST(MoeLayerGiven, CountsWhatFoundNoRoom) {
   Saved saved;
   one.layer().forward(one.x.share(), saved, {.extra = &extra});
   std::vector<int> load(4 * 4);  // by sample and expert
-  const double *x = one.x.data<double>(), *w = one.value("router.weight").data<double>();
-  for (std::int64_t row = 0; row < 48; ++row) {
-    std::vector<double> logits;
-    for (std::int64_t e = 0; e < 4; ++e)
-      logits.push_back(std::inner_product(x + row * 6, x + row * 6 + 6, w + e * 6, 0.0));
-    ++load[index(row / 12 * 4 + (std::max_element(logits.begin(), logits.end()) - logits.begin()))];
-  }
+  const std::vector<std::int64_t> best =
+      best_experts(one.x.data<double>(), one.value("router.weight").data<double>(), 48, 6, 4);
+  for (std::int64_t t = 0; t < 48; ++t) ++load[index(t / 12 * 4 + best[index(t)])];
   double dropped = 0, busiest = 0;
   for (const int tokens : load) dropped += std::max(0, tokens - 3);
   for (int b = 0; b < 4; ++b)

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "08_moe/expert_parallel.h"
-#include "08_moe/upcycle.h"
 #include "app/saved_weights.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/error_says.h"
@@ -21,14 +20,6 @@ TrainConfig config_with(std::int64_t experts, int ep) {
   config.ep = ep;
   config.model.experts = {.count = experts, .router = "top2", .capacity = 0};
   return config;
-}
-
-StepParts that_upcycle() {
-  StepParts parts = expert_parallel();
-  parts.upcycle = [](const Parameter& p, View whole, const ReadDense& read) {
-    return upcycle(p, whole, read);
-  };
-  return parts;
 }
 
 double loss_of(const Trainer& trainer, const BatchSampler& data, Device& device) {
@@ -53,14 +44,16 @@ TEST(Upcycled, BeginsWithTheDenseModelsLoss) {
   });
   const std::string file = folder.path() + "/model.safetensors";
   launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
-    Trainer trainer(rank, config_with(4, 2), that_upcycle());
+    Trainer trainer(rank, config_with(4, 2), expert_parallel());
     const double drawn = loss_of(trainer, data, rank.device);
     CpuDevice host;
     read_weights(Safetensors(file), trainer, host);
     trainer.resume(0, 0);
     EXPECT_GT(std::abs(drawn - expected), 1e-3);
     EXPECT_NEAR(loss_of(trainer, data, rank.device), expected, 1e-12 * expected);
-    Trainer without(rank, config_with(4, 2), expert_parallel());
+    StepParts parts = expert_parallel();
+    parts.upcycle = {};
+    Trainer without(rank, config_with(4, 2), std::move(parts));
     EXPECT_TRUE(error_says([&] { read_weights(Safetensors(file), without, host); },
                            {"a model without experts: expected one with them"}));
   });
