@@ -152,12 +152,12 @@ def servers(axes, step, rows, x):
 
 
 def name_pieces(axes, step, rank, y):
-    tp, counts = step.moving(rank, "tp"), step.counts(rank)[0]
+    tp = step.moving(rank, "tp")
     there, back = (inside(step, rank, "communication", f"blocks.1.mlp.{way}")
                    for way in ("there", "back"))
     experts = inside(step, rank, "product", "blocks.1.mlp.experts")
     mlp = inside(step, rank, "experts", "blocks.1.mlp")
-    pieces = [((mlp[0], counts[0]), "router"), ((there[1], experts[0]), "sort"),
+    pieces = [((there[1], experts[0]), "sort"),
               (experts, "experts " + " and ".join(map(str, experts_of(step, rank)))),
               ((experts[1], back[0]), "sort")]
     for part, name, words in (("attention", "blocks.0.attention", "attention"),
