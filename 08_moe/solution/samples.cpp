@@ -12,7 +12,7 @@ void wait_for_rows(const Rank& rank, Work work, const std::string& name) {
   work.wait();
 }
 
-// x (n, C) with rows of any content behind it, up to `rows`.
+// x (n, C) with rows of zeros behind it, up to `rows`.
 Tensor padded(Tensor x, std::int64_t rows) {
   if (x.shape()[0] == rows) return x;
   Tensor more = Tensor::zeros({rows, x.shape()[1]}, x.dtype(), x.device());
