@@ -16,7 +16,7 @@ spec.loader.exec_module(gpt)
 
 TITLE = "04_sharding: training in shards"
 TARGET, KINDS, IN_VIRTUAL_TIME = gpt.TARGET, gpt.KINDS, gpt.IN_VIRTUAL_TIME
-default_ranks = gpt.default_ranks
+default_ranks, words_for = gpt.default_ranks, gpt.words_for
 CHAR_10M = ["--layers", "6", "--heads", "6", "--width", "384", "--context", "256"]
 
 

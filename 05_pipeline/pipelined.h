@@ -31,7 +31,8 @@ Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batche
 // of them or both are a stage alone. The same on every rank. Throws Error for more than two stages
 // more than blocks.
 std::vector<BlockRange> stages_of(const GptConfig& config, int stages,
-                                  const std::string& machine = "limitless");
+                                  const std::string& machine = "limitless",
+                                  const GptParts& parts = gpt2_parts());
 
 // For a Trainer with config.pp ranks a pipeline. A step is one run of the schedule: m micro-batches
 // of each pipeline's share of the batch. With pipedream each of them is an update of its own, and

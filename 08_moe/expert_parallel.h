@@ -11,8 +11,7 @@ namespace aisc {
 // mesh->experts(): expert_ranks.h. Collective.
 GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context = {}, int ranks_per_node = 0);
 
-// For a Trainer with config.model.experts, on config.ep groups of data-parallel ranks; weights may
-// begin as those of a dense model (upcycle.h).
+// For a Trainer with config.model.experts, on config.ep groups of data-parallel ranks.
 StepParts expert_parallel(StepParts parts = {}, int ranks_per_node = 0);
 
 }  // namespace aisc

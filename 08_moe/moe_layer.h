@@ -35,6 +35,7 @@ class MoeLayer final : public Layer {
  private:
   void keep(Saved& saved, const Dispatch& plan, const Route& route) const;
   void recall(Saved& saved, Dispatch& plan, Route& route) const;
+  void show_load(const Route& route) const;
 
   std::unique_ptr<Communicator> self_;  // of one rank
   std::shared_ptr<const ExpertRanks> ranks_;

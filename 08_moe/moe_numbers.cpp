@@ -12,7 +12,7 @@
 #include "08_moe/more/growing_experts.h"
 #include "08_moe/more/local_experts.h"
 #include "08_moe/more/uniform_drops.h"
-#include "08_moe/upcycle.h"
+#include "08_moe/more/upcycle.h"
 #include "common/comm/launch.h"
 #include "common/core/flags/program.h"
 #include "common/train/trainer.h"
@@ -170,7 +170,7 @@ Json upcycled() {
         TrainConfig sparse = config;
         sparse.model.experts = {.count = 8, .every = 1, .router = router};
         Trainer trainer(rank, sparse, expert_parallel());
-        if (starts) upcycle(trainer.model(), dense.model());
+        if (starts) upcycle_model(trainer.model(), dense.model());
         rows.push_back({{"model", fmt::format("{}, {}", router, starts ? "upcycled" : "drawn")},
                         {"loss", trainer.evaluate(windows)}});
       }

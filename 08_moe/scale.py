@@ -4,8 +4,8 @@ It is the main program with experts in every second block, which all ranks share
 two blocks of 384 columns, in virtual time with four of 4096. Strong scaling has eight experts on any
 number of ranks. Weak scaling adds experts with the ranks, four for each (in virtual time one): a token
 meets as many FLOPs as before, and the model grows. More than 64 ranks are groups of 64, each with all
-experts: 512 ranks take two minutes and 3 GB, twice as many four times that. Flags behind `--` choose
-others.
+experts, of which one rank is run for all: 2,048 take a minute and 2 GB. Plans are those that the machine's
+links are best for (--algorithm auto). Flags behind `--` choose others.
 """
 import importlib.util
 import pathlib
@@ -20,7 +20,7 @@ spec.loader.exec_module(gpt)
 
 TITLE = "08_moe: ranks that share experts"
 TARGET, KINDS, IN_VIRTUAL_TIME = gpt.TARGET, gpt.KINDS, gpt.IN_VIRTUAL_TIME
-default_ranks = gpt.default_ranks
+default_ranks, words_for = gpt.default_ranks, gpt.words_for
 MOST_OF_A_GROUP = 64  # messages of an exchange grow with the square of a group
 
 
@@ -39,8 +39,8 @@ def experts_of(ranks, kind, machine, words):
 
 def measure(build, ranks, kind, machine, numbers, words):
     """Seconds of a step, and of its parts on rank 0."""
-    size = (["--layers", "4", "--width", "4096", "--heads", "32", "--context", "2048", "--precision", "bf16"]
-            if machine else ["--layers", "2", "--width", "384", "--heads", "6", "--context", "256"])
+    size = ("--layers 4 --width 4096 --heads 32 --context 2048 --precision bf16 --algorithm auto" if machine
+            else "--layers 2 --width 384 --heads 6 --context 256").split()
     experts, group = experts_of(ranks, kind, machine, words)
     flags = [*size, *words, "--experts", str(experts), "--ep", str(group)]
     return gpt.measure(build, ranks, kind, machine, numbers, flags)

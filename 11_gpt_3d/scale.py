@@ -19,12 +19,16 @@ def default_ranks():
     return "1,2" if len(os.sched_getaffinity(0)) > 1 else "1"
 
 
+def words_for(ranks, kind, words):
+    """Flags of all runs: strong scaling has the same batch on one rank and on many, one sample for each."""
+    most = max(ranks)
+    return ["--batch", str(most), *words] if kind == "strong" and most > 8 else words
+
+
 def batch_of(ranks, kind, words):
-    """Of the flags; else 8, of many ranks one for each. Of weak scaling so many for each rank."""
+    """Of the flags, else 8. Of weak scaling so many for each rank."""
     given = re.findall(r"--batch[= ](\d+)", " ".join(words))
-    if kind == "weak":
-        return int(given[-1] if given else 8) * ranks
-    return int(given[-1]) if given else max(8, ranks)
+    return int(given[-1] if given else 8) * (ranks if kind == "weak" else 1)
 
 
 def train(build, flags):

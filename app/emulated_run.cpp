@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -64,7 +65,7 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     StepParts parts = run.parts;
     if (run.place) {
       others = run.place(own.world);
-    } else if (run.runs_one() && shape.dp == run.ranks) {
+    } else if (run.runs_one() && shape.dp == run.ranks && shape.ep == 1) {
       others = make_replicas(run.ranks, network, own, run.plans);
     } else if (run.runs_one()) {
       stage.emplace(own, shape, run.machine, run.plans);
@@ -118,6 +119,15 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
 }
 
 }  // namespace
+
+bool EmulatedRun::rows_are_even() const {
+  const GptExperts& experts = config.model.experts;
+  if (experts.count == 0) return true;
+  const std::int64_t ranks_of_batch = std::int64_t{mesh().dp} * config.micro_batches;
+  const double rows = static_cast<double>(config.batch / ranks_of_batch * config.model.context) *
+                      experts.chosen() / config.tp;
+  return config.batch % ranks_of_batch == 0 && std::fmod(rows, experts.count) == 0;
+}
 
 EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
   run.config.validate(run.ranks);

@@ -31,9 +31,11 @@ struct EmulatedRun {
 
   MeshShape mesh() const { return config.mesh(ranks); }
   bool runs_one() const {
-    return meta && alike && config.cp == 1 && config.model.experts.count == 0 && !place &&
-           ranks > most_run && config.batch % mesh().dp == 0 && are_alike(mesh(), machine);
+    return meta && alike && config.cp == 1 && !place && ranks > most_run &&
+           config.batch % mesh().dp == 0 && are_alike(mesh(), machine) && rows_are_even();
   }
+  // True: each expert gets as many rows of each micro-batch of each rank (without numbers).
+  bool rows_are_even() const;
 };
 
 // Of the measured step, on rank 0.

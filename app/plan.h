@@ -57,8 +57,8 @@ struct NeededBytes {
 // Takes two steps of this configuration on a machine without limits, without numbers, and returns
 // the second's on rank 0: exact but for activations, where ranks or micro-batches have different
 // shares of the batch (the largest are counted), and for a row of the table where parts of layers
-// are not equally large. Of ranks that do the same one is run for all, unless `alike` is false
-// or there are experts: then all run. Throws Error above 4,096 ranks of a stage.
+// are not equally large. Of ranks that do the same one is run for all, unless `alike` is false.
+// Throws Error above 4,096 ranks of a stage.
 struct PlannedStep {
   StepBooks books;
   NeededBytes needed;

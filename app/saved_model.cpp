@@ -40,11 +40,7 @@ std::unique_ptr<Mesh> mesh_of(const Rank& rank, const GptConfig& config, const T
 GptParts parts_of(const GptConfig& config, const TextParts& divided, Mesh* mesh) {
   GptParts parts = gpt2_parts();
   if (divided.tp > 1) parts = divided.parts.split(std::move(parts), mesh->tp());
-  if (config.experts.count == 0) return parts;
-  if (!divided.parts.experts)
-    fail(fmt::format("the model has {} experts, but no parts of a model with experts are given",
-                     config.experts.count));
-  return divided.parts.experts(std::move(parts), mesh);
+  return divided.parts.with_experts(config, std::move(parts), mesh);
 }
 
 // A link that leads in a circle is not there.
@@ -118,8 +114,10 @@ SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precisio
                        const TextParts& divided)
     : config(config_at(file, precision, divided.heads)),
       mesh(mesh_of(rank, config, divided)),
-      stages(divided.pp > 1 ? divided.parts.stages(rank, *mesh, train_config(config, divided))
-                            : nullptr),
+      stages(divided.pp > 1
+                 ? divided.parts.stages(rank, *mesh, train_config(config, divided),
+                                        divided.parts.with_experts(config, gpt2_parts(), nullptr))
+                 : nullptr),
       model(make_gpt(rank, config, parts_of(config, divided, mesh.get()),
                      stages ? stages->blocks() : std::vector<BlockRange>(1))),
       parameters(rank.device, all_units(model), {.value_dtype = precision, .gradients = false}) {

@@ -9,14 +9,6 @@
 
 namespace aisc {
 
-// The units of all parameters, also of experts: of a model without gradients, whose sums over
-// ranks make no difference.
-inline std::vector<Unit> all_units(const Model& model) {
-  for (const auto& layer : model.layers)
-    for (Parameter* p : layer->parameters()) p->sync = Sync::Data;
-  return make_units(model);
-}
-
 class WholeModel {
  public:
   WholeModel(const Rank& rank, const Trainer& trainer)

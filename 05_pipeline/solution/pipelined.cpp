@@ -16,7 +16,8 @@ bool updates_on_its_way(const PipelineChoice& choice) { return choice.schedule =
 
 class GptStages final : public Stages {
  public:
-  GptStages(const Rank& rank, Mesh& mesh, const TrainConfig& config, const PipelineChoice& choice)
+  GptStages(const Rank& rank, Mesh& mesh, const TrainConfig& config, const PipelineChoice& choice,
+            const GptParts& whole)
       : rank_(rank),
         pp_(mesh.pp()),
         choice_(choice),
@@ -43,7 +44,8 @@ class GptStages final : public Stages {
                       "large: found a batch of {}, expected a multiple of {}",
                       choice.schedule, config.batch, parts));
     // A rank has as many runs of blocks as the schedule gives it stages: one, or its chunks.
-    const std::vector<BlockRange> all = stages_of(config.model, schedule_.stages(), choice.machine);
+    const std::vector<BlockRange> all =
+        stages_of(config.model, schedule_.stages(), choice.machine, whole);
     for (const int stage : schedule_.stage_of[index(pp_.rank())])
       blocks_.push_back(all[index(stage)]);
   }
@@ -118,7 +120,8 @@ Schedule find_schedule(const PipelineChoice& choice, int ranks, int micro_batche
                   name));
 }
 
-std::vector<BlockRange> stages_of(const GptConfig& config, int stages, const std::string& machine) {
+std::vector<BlockRange> stages_of(const GptConfig& config, int stages, const std::string& machine,
+                                  const GptParts& parts) {
   if (stages > config.layers + 2)
     fail(
         fmt::format("pipeline: {} stages of {} blocks, expected at most {}: each block, the "
@@ -126,15 +129,16 @@ std::vector<BlockRange> stages_of(const GptConfig& config, int stages, const std
                     stages, config.layers, config.layers + 2));
   GptConfig sizes = config;
   sizes.dropout = 0;
-  const auto layers = gpt_layer_seconds(find_machine(machine), sizes, 1, config.context);
+  const auto layers = gpt_layer_seconds(find_machine(machine), sizes, 1, config.context, parts);
   if (stages <= config.layers)
     return gpt_stages(config, cut(block_seconds(config, layers), stages));
   return part_stages(config, cut(part_seconds(config, layers), stages));
 }
 
 StepParts pipelined(const PipelineChoice& choice, StepParts parts) {
-  parts.stages = [choice](const Rank& rank, Mesh& mesh, const TrainConfig& config) {
-    return std::make_unique<GptStages>(rank, mesh, config, choice);
+  parts.stages = [choice](const Rank& rank, Mesh& mesh, const TrainConfig& config,
+                          const GptParts& whole) {
+    return std::make_unique<GptStages>(rank, mesh, config, choice, whole);
   };
   return parts;
 }

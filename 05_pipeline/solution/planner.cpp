@@ -68,7 +68,7 @@ std::vector<LayerSeconds> gpt_layer_seconds(const Machine& machine, const GptCon
   std::vector<LayerSeconds> seconds;
   launch(on_machine(roomy, 1, {.meta = true}), [&](const Rank& rank) {
     const Model model = make_gpt(rank, config, parts);
-    ParameterStore store(rank.device, make_units(model),
+    ParameterStore store(rank.device, all_units(model),
                          {.value_dtype = config.dtype, .grad_dtype = config.dtype});
     const Tensor ids({samples, tokens}, DType::I32, rank.device);  // tokens and targets (B, T)
     layer_seconds(rank, model, ids, ids, {.last_micro_batch = false});

@@ -1,7 +1,6 @@
 #include "08_moe/expert_parallel.h"
 
 #include "08_moe/moe_layer.h"
-#include "08_moe/upcycle.h"
 #include "common/nn/sequence.h"
 
 namespace aisc {
@@ -42,9 +41,6 @@ GptParts expert_parts(GptParts parts, Mesh* mesh, TokenPartOf context, int ranks
 StepParts expert_parallel(StepParts parts, int ranks_per_node) {
   parts.experts = [context = parts.context, ranks_per_node](GptParts all, Mesh* mesh) {
     return expert_parts(std::move(all), mesh, context, ranks_per_node);
-  };
-  parts.upcycle = [](const Parameter& p, View whole, const ReadDense& read) {
-    return upcycle(p, whole, read);
   };
   return parts;
 }

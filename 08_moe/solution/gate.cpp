@@ -113,7 +113,10 @@ void Gate::report(const Routed& routed, const Pass& pass) const {
   if (!pass.extra || pass.recompute || !samples_.counts_losses()) return;
   ExtraLoss& extra = *pass.extra;
   const std::int64_t E = experts_.count;
-  extra.sum += losses_.sum(routed.scores, routed.first);
+  const double losses = losses_.sum(routed.scores, routed.first);
+  if (rank_.trace.is_recording())
+    rank_.trace.count(name_ + ".router", {{"auxiliary loss", losses}, {"dropped", routed.dropped}});
+  extra.sum += losses;
   extra.choices += routed.choices;
   extra.dropped += routed.dropped;
   for (auto sample = routed.first.begin(); sample != routed.first.end(); sample += E) {

@@ -1,6 +1,9 @@
 #include "08_moe/moe_layer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 
 namespace aisc {
 namespace {
@@ -56,6 +59,17 @@ void MoeLayer::recall(Saved& saved, Dispatch& plan, Route& route) const {
   route.passing.assign(all + 2 * E, all + counts.count());
 }
 
+// Rows that this rank's experts have to do.
+void MoeLayer::show_load(const Route& route) const {
+  if (!rank_.trace.is_recording()) return;
+  std::map<std::string, double> rows;
+  const std::size_t own = route.counts.size();
+  for (std::size_t e = 0; e < own; ++e)
+    rows[fmt::format("expert {}", index(ranks_->rank()) * own + e)] =
+        static_cast<double>(route.counts[e]);
+  rank_.trace.count(name_ + ".load", std::move(rows));
+}
+
 Tensor MoeLayer::forward(Tensor x, Saved& saved, const Pass& pass) const {
   const auto span = rank_.trace.span("experts", name_);
   const Samples::Own own = samples_.own_of(x.shape(), pass);
@@ -66,6 +80,7 @@ Tensor MoeLayer::forward(Tensor x, Saved& saved, const Pass& pass) const {
   const Routed routed = gate_.route(mine, own, saved, pass);
   const Dispatch& plan = routed.dispatch;
   const Route route = route_of(*ranks_, plan.counts);
+  if (!pass.recompute) show_load(route);
   Travelling there = to_experts(*ranks_, dispatched(mine, plan), route);  // comm: rows
   wait(rank_, there, name_ + ".there");
   Tensor answers = experts_.forward(by_expert(std::move(there.rows), route), route.counts, saved);

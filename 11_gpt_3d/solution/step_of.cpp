@@ -21,6 +21,7 @@
 #include "07_sequence_parallel/sequence_block.h"
 #include "07_sequence_parallel/stored_attention.h"
 #include "08_moe/expert_parallel.h"
+#include "08_moe/more/upcycle.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/named.h"
 #include "11_gpt_3d/mesh_norm.h"
@@ -98,8 +99,10 @@ StepParts step_of(const Options& options) {
   if (options.train.recompute.core) parts = selective_recomputation(std::move(parts));
   if (options.train.cp > 1)
     parts = context_parallel(parse_context_form(options.cp_form), std::move(parts));
-  if (options.train.model.experts.count > 0)
+  if (options.train.model.experts.count > 0) {
     parts = expert_parallel(std::move(parts), options.ep_node);
+    parts.upcycle = upcycle;
+  }
   if (options.train.tp > 1)
     parts = options.sp ? sequence_parallel(std::move(parts)) : tensor_parallel(std::move(parts));
   if (options.sharding.activations) parts = shard_activations(std::move(parts));

@@ -120,6 +120,11 @@ void Trace::end_call(std::int64_t call, double begin_seconds, double end_seconds
   events_.push_back(std::move(event));
 }
 
+void Trace::count(std::string name, std::map<std::string, double> values) {
+  const std::lock_guard lock(mutex_);
+  if (recording_) counted_.push_back({std::move(name), clock_.now(), std::move(values)});
+}
+
 void Trace::record(bool on) {
   throw_failure();
   const std::lock_guard lock(mutex_);
@@ -145,6 +150,7 @@ std::map<std::string, double> Trace::seconds_by_part() const {
 void Trace::reset() {
   const std::lock_guard lock(mutex_);
   events_.clear();
+  counted_.clear();
   open_calls_.clear();
   seconds_.clear();
 }
@@ -157,9 +163,17 @@ std::string Trace::to_chrome_json() const {
                   {"args", {{"name", "rank " + std::to_string(rank_)}}}});
   std::vector<NamedLane> lanes;
   std::vector<TraceEvent> open;
+  const auto count_at = [&](double seconds, const std::string& name, nlohmann::json values) {
+    rows.push_back({{"ph", "C"},
+                    {"name", name},
+                    {"pid", rank_},
+                    {"ts", seconds * 1e6},
+                    {"args", std::move(values)}});
+  };
   {
     const std::lock_guard lock(mutex_);
     lanes = named_lanes_;
+    for (const Counted& c : counted_) count_at(c.seconds, c.name, c.values);
     for (const auto& [number, call] : open_calls_) {
       open.push_back(call);
       open.back().lane = static_cast<int>(lanes_.size() + lanes.size());
@@ -187,11 +201,7 @@ std::string Trace::to_chrome_json() const {
     nlohmann::json live;
     for (std::size_t p = 0; p < kPurposeCount; ++p)
       live[name_of(static_cast<Purpose>(p))] = e.live_bytes[p];
-    rows.push_back({{"ph", "C"},
-                    {"name", "live bytes"},
-                    {"pid", rank_},
-                    {"ts", e.end_seconds * 1e6},
-                    {"args", live}});
+    count_at(e.end_seconds, "live bytes", std::move(live));
   }
   return nlohmann::json{{"traceEvents", rows}, {"displayTimeUnit", "ms"}}.dump() + "\n";
 }

@@ -61,6 +61,9 @@ class Trace {
                           std::vector<int> ranks);
   void end_call(std::int64_t call, double begin_seconds, double end_seconds);
 
+  // Numbers of this moment, each with its name: as bars in a picture. Kept only while recording.
+  void count(std::string name, std::map<std::string, double> values);
+
   // Of the innermost span that the calling thread has open; "" outside of all.
   std::string part() const;
 
@@ -80,7 +83,7 @@ class Trace {
   void reset();  // forgets events and times
 
   // Chrome's trace format, which Perfetto opens; the process is the rank. Memory of a watched
-  // device is a counter for each purpose.
+  // device is a counter for each purpose, and so is each name of count().
   std::string to_chrome_json() const;
   // The same as a file, written whole or not at all. Throws Error naming the file.
   void write_chrome_json(const std::string& path) const;
@@ -117,7 +120,13 @@ class Trace {
   };
   std::map<std::thread::id, Lane> lanes_;
   std::vector<NamedLane> named_lanes_;
+  struct Counted {
+    std::string name;
+    double seconds;
+    std::map<std::string, double> values;
+  };
   std::vector<TraceEvent> events_;
+  std::vector<Counted> counted_;
   std::map<std::int64_t, TraceEvent> open_calls_;
   std::int64_t calls_ = 0;
   std::map<std::string, double> seconds_;

@@ -103,9 +103,19 @@ class ReplicasCommunicator final : public Communicator {
       case CommOp::AllGather:
       case CommOp::ReduceScatter:  // of numbers the others' would be needed
         return c.out.view().device().kind() == DeviceKind::Meta;
+      case CommOp::AllToAll:
+      case CommOp::AllToAllV:
+        return is_even(c);
       default:
         return false;
     }
+  }
+
+  static bool is_even(const Collective& c) {
+    const std::int64_t count = c.send_counts[0];
+    const auto is_count = [count](std::int64_t n) { return n == count; };
+    return std::ranges::all_of(c.send_counts, is_count) &&
+           std::ranges::all_of(c.recv_counts, is_count);
   }
 
   void multiply(const View& sum) const {
@@ -125,9 +135,8 @@ class ReplicasCommunicator final : public Communicator {
 
   [[noreturn]] void refuse(const Call& call) const {
     fail(where(call.op) + "one rank runs in place of " + std::to_string(size()) +
-         ", which may only add up what each has, gather shards that hold no numbers, and wait for "
-         "each "
-         "other");
+         ", which may only add up what each has, gather shards that hold no numbers, send each "
+         "other equally much, and wait for each other");
   }
 
   const Network& network_;

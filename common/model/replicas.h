@@ -16,11 +16,12 @@ namespace aisc {
 // followed on all ranks (comm/simulate.h), which may begin and end it at times
 // of their own; messages, bytes and, up to rounding, seconds of rank 0 are those of a launch of all
 // of them; of collectives that are under way at once, the later one's messages pass shared cards
-// behind all of the earlier one's. Sums of what lies on the host are `size` times its own.
+// behind all of the earlier one's. Sums of what lies on the host are `size` times its own; of an
+// all-to-all nothing comes: `out` stays as it is.
 //
-// What depends on the others' counts or, where there are numbers, on their data (sends, split; with
-// numbers all gathers, too), and a product or a sum of integers, is an Error, and so are more than
-// 4,096 ranks. The network must outlive it.
+// What depends on the others' counts or, where there are numbers, on their data (sends, split,
+// unequal parts of an all-to-all; with numbers all gathers, too), and a product or a sum of
+// integers, is an Error, and so are more than 4,096 ranks. The network must outlive it.
 std::unique_ptr<Communicator> make_replicas(int size, const Network& network, const Rank& rank,
                                             PlanTable plans = default_plans(),
                                             std::string name = "world");

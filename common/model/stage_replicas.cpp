@@ -47,17 +47,16 @@ class World final : public Communicator {
 
 const MeshShape& checked(const Rank& stage, const MeshShape& shape, const Machine& machine) {
   check_mesh(shape, shape.ranks());
-  if (shape.cp * shape.ep > 1)
-    fail(fmt::format("mesh: one rank a stage may run where cp and ep are 1, found {} and {}",
-                     shape.cp, shape.ep));
+  if (shape.cp > 1)
+    fail(fmt::format("mesh: one rank a stage may run where cp is 1, found {}", shape.cp));
   if (stage.world.size() != shape.pp)
     fail(fmt::format("mesh: {} ranks run, expected one for each of {} stages", stage.world.size(),
                      shape.pp));
   if (!are_alike(shape, machine))
-    fail(
-        fmt::format("mesh: tp {} on nodes of {}: one rank may run for all where groups of tp lie "
-                    "alike, expected a divisor or a multiple",
-                    shape.tp, machine.ranks_per_node));
+    fail(fmt::format(
+        "mesh: tp {} and ep {} on nodes of {}: one rank may run for all where groups of "
+        "tp and of ep * tp lie alike, expected divisors or multiples",
+        shape.tp, shape.ep, machine.ranks_per_node));
   machine.network(shape.ranks());  // are there so many?
   return shape;
 }
@@ -76,7 +75,10 @@ Network network_of_every(const Machine& machine, int stride) {
 }
 
 bool are_alike(const MeshShape& shape, const Machine& machine) {
-  return machine.ranks_per_node % shape.tp == 0 || shape.tp % machine.ranks_per_node == 0;
+  const auto are = [node = machine.ranks_per_node](int group) {
+    return node % group == 0 || group % node == 0;
+  };
+  return are(shape.tp) && are(shape.ep * shape.tp);
 }
 
 StageReplicas::StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine,
@@ -85,6 +87,7 @@ StageReplicas::StageReplicas(const Rank& stage, const MeshShape& shape, const Ma
       shape_(checked(stage, shape, machine)),
       tp_network_(network_of_every(machine, 1)),
       dp_network_(network_of_every(machine, shape.tp)),
+      experts_network_(network_of_every(machine, shape.ep * shape.tp)),
       plans_(std::move(plans)),
       world_(std::make_unique<World>(stage, shape, tp_network_, plans_)) {}
 
@@ -104,7 +107,7 @@ std::unique_ptr<Mesh> StageReplicas::mesh() {
           case MeshGroup::Tp:
             return replicas(shape_.tp, tp_network_, "tp");
           case MeshGroup::Experts:
-            return replicas(shape_.tp, tp_network_, "experts");
+            return replicas(shape_.ep * shape_.tp, tp_network_, "experts");
           case MeshGroup::Dp:
             return replicas(shape_.dp, dp_network_, "dp");
           case MeshGroup::Gradients:
@@ -112,7 +115,7 @@ std::unique_ptr<Mesh> StageReplicas::mesh() {
           case MeshGroup::TensorGradients:
             return replicas(shape_.dp * shape_.tp, tp_network_, "tensor_grad");
           case MeshGroup::ExpertGradients:
-            return replicas(shape_.dp, dp_network_, "expert_grad");
+            return replicas(shape_.dp / shape_.ep, experts_network_, "expert_grad");
           case MeshGroup::Pp:
             return stages(true, "pp");
           case MeshGroup::Embedding: {
@@ -122,7 +125,7 @@ std::unique_ptr<Mesh> StageReplicas::mesh() {
           case MeshGroup::Cp:
             return replicas(1, tp_network_, "cp");
           case MeshGroup::Ep:
-            return replicas(1, tp_network_, "ep");
+            return replicas(shape_.ep, dp_network_, "ep");
         }
         return nullptr;
       });

@@ -14,16 +14,16 @@ namespace aisc {
 // time: each has its share of the cards of its node, at all times.
 Network network_of_every(const Machine& machine, int stride);
 
-// True: every group of tp lies in one node, or in the same number of whole ones.
+// True: every group of tp, and of ep x tp, lies in one node, or in the same number of whole ones.
 bool are_alike(const MeshShape& shape, const Machine& machine);
 
 // A mesh of dp * pp * tp ranks of which one rank a stage runs, in virtual time and without numbers,
 // where all others do the same as the one of their stage: data-parallel replicas with equal shares
-// of a batch, and parts of layers.
+// of a batch, parts of layers, and experts that all ranks send equally many rows.
 class StageReplicas {
  public:
   // `stage` is one of pp ranks that were launched on network_of_every(machine, dp * tp). Throws
-  // Error for cp or ep above 1, and for tp whose groups lie in one node here and in two there
+  // Error for cp above 1, and for tp or ep whose groups lie in one node here and in two there
   // (are_alike). Rank and machine must outlive it, and it what it makes.
   // `plans` are those of the stages' launch.
   StageReplicas(const Rank& stage, const MeshShape& shape, const Machine& machine,
@@ -40,7 +40,7 @@ class StageReplicas {
  private:
   const Rank stage_;
   const MeshShape shape_;
-  const Network tp_network_, dp_network_;
+  const Network tp_network_, dp_network_, experts_network_;
   const PlanTable plans_;
   std::unique_ptr<Communicator> world_;
 };

@@ -15,6 +15,12 @@ std::vector<Unit> make_units(const Model& model, Sync sync) {
   return units;
 }
 
+std::vector<Unit> all_units(const Model& model) {
+  for (const auto& layer : model.layers)
+    for (Parameter* p : layer->parameters()) p->sync = Sync::Data;
+  return make_units(model);
+}
+
 std::vector<LayerUnits> layer_units(const Model& model, std::span<const Unit> units) {
   std::map<const Parameter*, std::size_t> unit_of;
   for (std::size_t u = 0; u < units.size(); ++u)

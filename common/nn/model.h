@@ -48,6 +48,9 @@ struct Model {
 // The units of all layers in forward order, with those parameters alone whose gradients add up over
 // the ranks of `sync`: one ParameterStore's.
 std::vector<Unit> make_units(const Model& model, Sync sync = Sync::Data);
+// The units of all parameters, which are of Sync::Data from now on: of a model whose gradients no
+// ranks add up.
+std::vector<Unit> all_units(const Model& model);
 
 // By layer: the units whose values it reads, its own and those that it borrows from; and those
 // whose gradients are final once its backward has run, since no layer whose backward comes later

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "common/core/error.h"
 #include "common/optim/clip.h"
 
 namespace aisc {
@@ -16,6 +19,14 @@ double one_after_another(const Rank& rank, const Model& model, std::int64_t coun
                              loss_factor, hooks);
   }
   return loss;
+}
+
+GptParts StepParts::with_experts(const GptConfig& model, GptParts parts, Mesh* ranks) const {
+  if (model.experts.count == 0) return parts;
+  if (!experts)
+    fail(fmt::format("experts are {}, but no parts of a model with experts are given",
+                     model.experts.count));
+  return experts(std::move(parts), ranks);
 }
 
 double Reducer::norm(const MeshPlace& place) const {

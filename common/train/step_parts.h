@@ -142,8 +142,10 @@ struct StepParts {
   // and stages.
   OwnSquare own_square = {};
   // Of a pipeline (TrainConfig::pp), in place of the loop; empty: each rank has the whole model.
-  // Reducer and optimizer are then those of the ranks that have the same stages.
-  std::function<std::unique_ptr<Stages>(const Rank& rank, Mesh& mesh, const TrainConfig& config)>
+  // Reducer and optimizer are then those of the ranks that have the same stages. `whole` are the
+  // layers as a single rank has them, by whose cost a model may be cut.
+  std::function<std::unique_ptr<Stages>(const Rank& rank, Mesh& mesh, const TrainConfig& config,
+                                        const GptParts& whole)>
       stages = {};
   // The mesh of config.pp * config.tp ranks and data-parallel ones; empty: Mesh(rank.world, shape).
   std::function<std::unique_ptr<Mesh>(const Rank& rank, const MeshShape& shape)> mesh = {};
@@ -154,6 +156,8 @@ struct StepParts {
   // mesh->experts() and of Sync::ExpertData; without a mesh (`mesh` as in `optimizer`) a rank has
   // all. Also made on a device without numbers, which plans a step.
   std::function<GptParts(GptParts parts, Mesh* mesh)> experts = {};
+  // These parts with experts where `model` has any. Throws Error where it has, and none are given.
+  GptParts with_experts(const GptConfig& model, GptParts parts, Mesh* ranks) const;
   // Of such a model that begins with a dense one's weights: fills a whole parameter by what `read`
   // fills of the dense model; false: there it has none, and what was drawn stays.
   using ReadWhole = std::function<void(const Parameter& parameter, View whole)>;

@@ -75,7 +75,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       mesh_(make_mesh(rank, config_, parts_)),
       data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
       kept_(std::make_unique<KeptBytes>(config.recompute.keep_bytes)),
-      stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_) : nullptr),
+      stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_, whole_parts()) : nullptr),
       model_(make_model()),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,
@@ -127,15 +127,8 @@ std::vector<const ParameterStore*> Trainer::stores() const {
   return all;
 }
 
-GptParts Trainer::with_experts(GptParts parts, Mesh* mesh) const {
-  if (!parts_.experts)
-    fail(fmt::format("experts are {}, but no parts of a model with experts are given",
-                     config_.model.experts.count));
-  return parts_.experts(std::move(parts), mesh);
-}
-
 GptParts Trainer::whole_parts() const {
-  return has_experts() ? with_experts(gpt2_parts(), nullptr) : gpt2_parts();
+  return parts_.with_experts(config_.model, gpt2_parts(), nullptr);
 }
 
 Model Trainer::make_model() const {
@@ -146,7 +139,7 @@ Model Trainer::make_model() const {
       return parts_.core(w, mesh_.get(), w.config.heads / w.parts.head_parts);
     };
   if (parts_.split) parts = parts_.split(std::move(parts), mesh_->tp());
-  if (has_experts()) parts = with_experts(std::move(parts), mesh_.get());
+  parts = parts_.with_experts(config_.model, std::move(parts), mesh_.get());
   return make_gpt(rank_, config_.model,
                   config_.recompute.parts(std::move(parts), parts_.recomputed),
                   stages_ ? stages_->blocks() : std::vector<BlockRange>(1));

@@ -97,7 +97,6 @@ class Trainer : private StepEnd {
     std::unique_ptr<Reducer> reducer;
   };
   Model make_model() const;
-  GptParts with_experts(GptParts parts, Mesh* mesh) const;
   double tokens_per_step() const {
     return static_cast<double>(config_.batch * config_.model.context);
   }

@@ -3,6 +3,7 @@
 #include "08_moe/moe_layer.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "common/model/emulated_device.h"
@@ -302,6 +303,31 @@ TEST(MoeLayerGiven, CountsWhatFoundNoRoom) {
   EXPECT_EQ(extra.dropped, dropped);
   EXPECT_EQ(extra.samples, 4);
   EXPECT_NEAR(extra.busiest, busiest, 1e-12);
+}
+
+// What a picture of the step shows: rows of each expert, what found no room, and what the router
+// adds to the loss; once, also where a forward is repeated.
+TEST(MoeLayerGiven, ATraceHasTheLoads) {
+  OneLayer one({.experts = {.count = 4, .capacity = 1}});
+  ExtraLoss extra{.factor = 1};
+  Saved saved;
+  one.trace.record(true);
+  one.layer().forward(one.x.share(), saved, {.extra = &extra});
+  one.layer().forward(one.x.share(), saved, {.recompute = true, .extra = &extra});
+  const auto json = nlohmann::json::parse(one.trace.to_chrome_json());
+  double rows = 0, loads = 0;
+  for (const auto& row : json.at("traceEvents")) {
+    if (row.at("name") == "moe.load") {
+      ++loads;
+      for (int e = 0; e < 4; ++e)
+        rows += row.at("args").at("expert " + std::to_string(e)).get<double>();
+    } else if (row.at("name") == "moe.router") {
+      EXPECT_EQ(row.at("args").at("dropped"), extra.dropped);
+      EXPECT_EQ(row.at("args").at("auxiliary loss"), extra.sum);
+    }
+  }
+  EXPECT_EQ(loads, 1);
+  EXPECT_EQ(rows, extra.choices - extra.dropped);
 }
 
 TEST(MoeLayerGiven, WrongSizesAreNamed) {

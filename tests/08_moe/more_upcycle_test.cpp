@@ -1,6 +1,6 @@
 // A model with experts that starts as a dense one: the same function, the same gradients but for
 // who has them, and from there on its own.
-#include "08_moe/upcycle.h"
+#include "08_moe/more/upcycle.h"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct Upcycled {
         if (p->name.ends_with("router.weight"))
           world.device.copy(p->value(), random_tensor(p->shape, DType::F64, world.device, p->name));
     }
-    upcycle(model, dense);
+    upcycle_model(model, dense);
   }
   Model model;
   std::vector<std::unique_ptr<ParameterStore>> stores;

@@ -277,6 +277,22 @@ TEST_F(Traces, KeepCallsThatNeverEnd) {
   EXPECT_EQ(rows, "\"B\"[0,1]\"X\"[0,1]");
 }
 
+TEST_F(Traces, HaveNumbersOfAMoment) {
+  trace_.count("rows", {{"expert 0", 5}});
+  trace_.record(true);
+  clock_.advance(2);
+  trace_.count("rows", {{"expert 0", 7}, {"expert 1", 1}});
+  const nlohmann::json json = nlohmann::json::parse(trace_.to_chrome_json());
+  const nlohmann::json& rows = json.at("traceEvents");
+  ASSERT_EQ(rows.size(), 2u) << "only while recording";
+  EXPECT_EQ(rows[1].at("ph"), "C");
+  EXPECT_EQ(rows[1].at("name"), "rows");
+  EXPECT_EQ(rows[1].at("ts"), 2e6);
+  EXPECT_EQ(rows[1].at("args"), (nlohmann::json{{"expert 0", 7}, {"expert 1", 1}}));
+  trace_.reset();
+  EXPECT_EQ(nlohmann::json::parse(trace_.to_chrome_json()).at("traceEvents").size(), 1u);
+}
+
 TEST_F(Traces, AreWrittenAsChromeJson) {
   trace_.record(true);
   run_forward();

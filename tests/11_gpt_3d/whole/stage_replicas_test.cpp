@@ -34,6 +34,8 @@ Options options_of(const MeshShape& mesh, int zero = 0, int layers = 2) {
   o.train.clip = 1;
   o.train.pp = mesh.pp;
   o.train.tp = mesh.tp;
+  o.train.ep = mesh.ep;
+  if (mesh.ep > 1) o.train.model.experts = {.count = 16, .router = "top2", .shared = true};
   o.sharding.zero = zero;
   o.data_parallel.overlap = false;
   return o;
@@ -65,12 +67,20 @@ INSTANTIATE_TEST_SUITE_P(
                       ReplicasCase{{.dp = 12, .pp = 2, .tp = 2}, "dgx-a100"},  // dp fills nodes
                       ReplicasCase{{.dp = 4, .pp = 2, .tp = 4}, "dgx-a100", 1},
                       ReplicasCase{{.dp = 4, .pp = 1, .tp = 8}, "dgx-a100", 3},
+                      // Experts in a part of a node, in one, in two.
+                      ReplicasCase{{.dp = 8, .pp = 2, .tp = 2, .ep = 2}, "dgx-a100"},
+                      ReplicasCase{{.dp = 16, .ep = 8}, "dgx-a100", 2},
+                      ReplicasCase{{.dp = 32, .ep = 16}, "dgx-a100", 1},
+                      ReplicasCase{{.dp = 4, .tp = 4, .ep = 4}, "dgx-a100"},
+                      // Ranks leave an exchange of two nodes one after the other, and their
+                      // partners in the next stage wait for each other there.
+                      ReplicasCase{{.dp = 8, .pp = 2, .tp = 4, .ep = 4}, "dgx-a100", 1, 0.07},
                       // Ranks share cards: one after the other, here each has half of it.
                       ReplicasCase{{.dp = 4, .pp = 2, .tp = 8}, "dgx-2", 0, 0.12}),
     [](const auto& test) {
       const ReplicasCase& c = test.param;
-      std::string name = fmt::format("dp{}_pp{}_tp{}_zero{}_{}", c.mesh.dp, c.mesh.pp, c.mesh.tp,
-                                     c.zero, c.machine);
+      std::string name = fmt::format("dp{}_pp{}_tp{}_ep{}_zero{}_{}", c.mesh.dp, c.mesh.pp,
+                                     c.mesh.tp, c.mesh.ep, c.zero, c.machine);
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
@@ -104,9 +114,10 @@ TEST(StagesOfReplicas, RefuseWhatTheyCannotBe) {
       EXPECT_TRUE(error_says([&] { StageReplicas(rank, mesh, machine); }, {words}));
     };
     refused({.dp = 2, .pp = 3}, "2 ranks run, expected one for each of 3 stages");
-    refused({.dp = 2, .pp = 2, .cp = 2}, "cp and ep are 1, found 2 and 1");
+    refused({.dp = 2, .pp = 2, .cp = 2}, "where cp is 1, found 2");
+    refused({.dp = 6, .pp = 2, .ep = 3}, "tp 1 and ep 3 on nodes of 8");
     refused({.dp = 4096, .pp = 2}, "8192 ranks");
-    refused({.dp = 8, .pp = 2, .tp = 3}, "tp 3 on nodes of 8");
+    refused({.dp = 8, .pp = 2, .tp = 3}, "tp 3 and ep 1 on nodes of 8");
     StageReplicas replicas(rank, {.dp = 2, .pp = 2}, machine);
     Communicator& world = replicas.world();
     const std::string why = "one rank a stage runs";

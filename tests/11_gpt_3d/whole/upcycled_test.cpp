@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "08_moe/expert_parallel.h"
+#include "08_moe/more/upcycle.h"
 #include "app/saved_weights.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/support/error_says.h"
@@ -44,16 +46,16 @@ TEST(Upcycled, BeginsWithTheDenseModelsLoss) {
   });
   const std::string file = folder.path() + "/model.safetensors";
   launch(launch_options({.ranks = 2}), [&](const Rank& rank) {
-    Trainer trainer(rank, config_with(4, 2), expert_parallel());
+    StepParts parts = expert_parallel();
+    parts.upcycle = upcycle;
+    Trainer trainer(rank, config_with(4, 2), std::move(parts));
     const double drawn = loss_of(trainer, data, rank.device);
     CpuDevice host;
     read_weights(Safetensors(file), trainer, host);
     trainer.resume(0, 0);
     EXPECT_GT(std::abs(drawn - expected), 1e-3);
     EXPECT_NEAR(loss_of(trainer, data, rank.device), expected, 1e-12 * expected);
-    StepParts parts = expert_parallel();
-    parts.upcycle = {};
-    Trainer without(rank, config_with(4, 2), std::move(parts));
+    Trainer without(rank, config_with(4, 2), expert_parallel());
     EXPECT_TRUE(error_says([&] { read_weights(Safetensors(file), without, host); },
                            {"a model without experts: expected one with them"}));
   });

@@ -1,4 +1,4 @@
-#include "08_moe/upcycle.h"
+#include "08_moe/more/upcycle.h"
 
 #include <fmt/format.h>
 
@@ -46,7 +46,7 @@ bool upcycle(const Parameter& p, View whole, const ReadDense& read_dense) {
   return true;
 }
 
-void upcycle(const Model& sparse, const Model& dense) {
+void upcycle_model(const Model& sparse, const Model& dense) {
   std::map<std::string, const Parameter*> by_name;
   for (const auto& layer : dense.layers)
     for (const Parameter* p : layer->parameters()) by_name[p->name] = p;

@@ -28,6 +28,6 @@ bool upcycle(const Parameter& p, View whole, const ReadDense& read_dense);
 // The same for all parameters of a model on one rank, whose values are bound: a Trainer's, whose
 // optimizer keeps no copies in a longer type. Throws Error naming
 // what `dense` lacks or has in another shape.
-void upcycle(const Model& sparse, const Model& dense);
+void upcycle_model(const Model& sparse, const Model& dense);
 
 }  // namespace aisc
