@@ -88,8 +88,9 @@ void ActivationShards::before_backward(std::size_t layer, const Pass& pass, Save
 }
 
 StepParts shard_activations(StepParts parts, const ActivationShardOptions& options) {
-  parts.hooks.push_back([options](const Rank& rank, Mesh& mesh) {
-    return std::make_unique<ActivationShards>(rank, mesh.tp(), options);
+  parts.hooks.push_back([options](const Rank& rank, const Model& /*model*/, Mesh* mesh) {
+    if (!mesh) fail("shard_activations: there is no mesh, pp, tp, cp and ep are 1");
+    return std::make_unique<ActivationShards>(rank, mesh->tp(), options);
   });
   return parts;
 }

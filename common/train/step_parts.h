@@ -134,8 +134,10 @@ struct StepParts {
   std::function<std::unique_ptr<BatchReader>(const Rank& rank, const TrainConfig& config)> reader =
       {};
   MicroBatchLoop loop = {};
-  // Around the layers, inside the reducer's: what else happens there, of a mesh.
-  std::vector<std::function<std::unique_ptr<LayerHook>(const Rank& rank, Mesh& mesh)>> hooks = {};
+  // Around the layers, inside the reducer's: what else happens there. `mesh` as in `optimizer`.
+  std::vector<
+      std::function<std::unique_ptr<LayerHook>(const Rank& rank, const Model& model, Mesh* mesh)>>
+      hooks = {};
   FinishStep finish = {};
   // Of a mesh, in place of Reducer::norm: what it returns is summed over the ranks that have
   // different parts. Without shards all data-parallel ranks count, each for its own tensor ranks

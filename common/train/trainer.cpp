@@ -56,12 +56,7 @@ std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
   given(config.pp, "pp", static_cast<bool>(parts.stages), "stages are given");
   given(config.tp, "tp", static_cast<bool>(parts.split), "split of layers is given");
   given(config.cp, "cp", static_cast<bool>(parts.context), "context's parts are given");
-  if (!config.has_mesh()) {
-    if (!parts.hooks.empty())
-      fail("hooks of a mesh are given, and there is no mesh: pp, tp, cp and ep are 1");
-    return nullptr;
-  }
-  return parts.mesh(rank, config.mesh(rank.world.size()));
+  return config.has_mesh() ? parts.mesh(rank, config.mesh(rank.world.size())) : nullptr;
 }
 
 std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}", x); }
@@ -94,7 +89,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
     for (OptimizerSlice& slice : its.reducer->slices()) slices.push_back(std::move(slice));
   }
   for (const auto& make : parts_.hooks)
-    hooks_.push_back(more_hooks_.emplace_back(make(rank_, *mesh_)).get());
+    hooks_.push_back(more_hooks_.emplace_back(make(rank_, model_, mesh_.get())).get());
   for (const OptimizerSlice& slice : slices)
     draw(slice.weight, *slice.parameter, slice.begin, config.seed);
   for (const Synced& its : synced_) its.reducer->take_slices();

@@ -1,0 +1,89 @@
+// A model larger than its device: weights and gradients lie on the host, and come to the device for
+// the layer that needs them (vDNN, arXiv 1602.08124; with several ranks each host has a shard, as
+// in ZeRO-Offload, arXiv 2101.06840, and ZeRO-Infinity, arXiv 2104.07857).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "02_cpu_offload/residency.h"
+#include "common/core/work.h"
+#include "common/train/step_parts.h"
+
+namespace aisc {
+
+// Between two steps nothing of the model is on the device. A unit is copied to it before each layer
+// that reads it, forward and backward; what a layer adds to its gradients goes home behind the
+// layer's backward, while the layer below computes, and is added up there. The optimizer works on
+// the host.
+//
+// With n ranks each has a slice of every unit on its host: a copy, and then the slices of all are
+// gathered on the devices; gradients are scattered there before the slice goes home.
+//
+// Over the link, in bytes of a rank with Psi/n elements of weights of b bytes and gradients of g,
+// m micro-batches: up to 2 m b Psi/n to the device, since the last layer's and the first one's
+// stay where the direction turns, and m g Psi/n to the host; a tied table once more each way. Between ranks as ZeRO's stage 3: 3 m Psi (n - 1)/n elements.
+// On the device at most the weights of two layers, the gradients of two, and, with ranks, a slice.
+class HostWeights final : public Reducer {
+ public:
+  // A store padded for rank.world, without memory for values and gradients.
+  HostWeights(const Rank& rank, const Model& model, ParameterStore& store,
+              const ResidencyOptions& options = {});
+  ~HostWeights() override;
+
+  std::vector<OptimizerSlice> slices() const override;  // on the host
+  bool divides() const override { return true; }
+  bool joins_forward() const override { return true; }
+
+  void begin() override;
+  void before_forward(std::size_t layer, const Pass& pass) override;
+  void after_forward(std::size_t layer, const Pass& pass, Saved& saved) override;
+  // Throws Error for weight gradients that are deferred: their memory is on its way home.
+  void before_backward(std::size_t layer, const Pass& pass, Saved& saved) override;
+  void after_backward(std::size_t layer, const Pass& pass) override;
+  void finish() override;
+  double norm(const MeshPlace& place) const override;
+
+  bool is_here(std::size_t unit) const { return here_[unit]; }  // or on its way
+  const Device& host() const { return *host_; }
+  std::int64_t to_device_bytes() const { return to_device_bytes_; }  // of all copies so far
+  std::int64_t to_host_bytes() const { return to_host_bytes_; }
+
+ private:
+  // A unit that is on its way to the device: its slice, whole where there is one rank.
+  struct Coming {
+    Tensor slice;
+    Work copy;
+  };
+  // Gradients of a layer on their way home.
+  struct Going {
+    Tensor slice;    // on the device
+    Tensor arrived;  // on the host, to be added; empty: it goes to its place
+    View place;
+    Work copy;
+  };
+
+  Range own(std::size_t unit) const;
+  void turn_to(const Turn& turn, bool training);
+  void fetch(std::size_t unit);
+  void arrive(std::size_t unit);
+  void evict(std::size_t unit);
+  void release();
+  void send_home(std::size_t unit);
+  void land();  // what is going
+
+  const ResidencyOptions options_;
+  const std::vector<LayerUnits> layers_;
+  const std::shared_ptr<Device> host_;
+  Tensor values_, grads_;       // this rank's slices of all units, on the host
+  std::vector<bool> here_;      // by unit: on the device or on its way
+  std::vector<Coming> coming_;  // by unit, until it has arrived
+  std::vector<bool> written_;   // by unit: the host's gradient is of this step
+  Going going_;
+  std::int64_t to_device_bytes_ = 0, to_host_bytes_ = 0;
+};
+
+// For a Trainer.
+StepParts weights_on_host(StepParts parts = {}, const ResidencyOptions& options = {});
+
+}  // namespace aisc
