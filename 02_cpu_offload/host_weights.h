@@ -22,8 +22,9 @@ namespace aisc {
 //
 // Over the link, in bytes of a rank with Psi/n elements of weights of b bytes and gradients of g,
 // m micro-batches: up to 2 m b Psi/n to the device, since the last layer's and the first one's
-// stay where the direction turns, and m g Psi/n to the host; a tied table once more each way. Between ranks as ZeRO's stage 3: 3 m Psi (n - 1)/n elements.
-// On the device at most the weights of two layers, the gradients of two, and, with ranks, a slice.
+// stay where the direction turns, and m g Psi/n to the host; a tied table once more each way.
+// Between ranks as ZeRO's stage 3: 3 m Psi (n - 1)/n elements. On the device at most the weights of
+// two layers, the gradients of two, and, with ranks, a slice.
 class HostWeights final : public Reducer {
  public:
   // A store padded for rank.world, without memory for values and gradients.

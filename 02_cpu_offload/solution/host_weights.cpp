@@ -48,7 +48,7 @@ std::vector<OptimizerSlice> HostWeights::slices() const {
 void HostWeights::begin() { written_.assign(written_.size(), false); }
 
 void HostWeights::fetch(std::size_t unit) {
-  // LAB 02.3: there
+  // LAB 02.2: there
   // > The slice is own(unit) of values_. rank().device.copy_async(to, from, Queue::ToDevice) begins
   // > and returns; its Work is waited for in arrive(). From now on the unit is here_.
   const Range slice = own(unit);
@@ -58,7 +58,7 @@ void HostWeights::fetch(std::size_t unit) {
   coming.copy = rank().device.copy_async(
       coming.slice, values_.view().flat(slice.begin, slice.count()), Queue::ToDevice);
   here_[unit] = true;
-  // END LAB 02.3
+  // END LAB 02.2
   to_device_bytes_ += static_cast<std::int64_t>(coming.slice.bytes());
 }
 
@@ -132,7 +132,7 @@ void HostWeights::send_home(std::size_t unit) {
     rank().world.reduce_scatter(slice, sum).wait();  // comm: a slice's sum to each rank
     slice = std::move(sum);
   }
-  // LAB 02.4: and home again
+  // LAB 02.3: and home again
   // > The first contribution of a step is copied to its place on the host, going_.place. Where
   // > that has one already (written_) the next is copied beside it, to going_.arrived, and land()
   // > adds it. The copy runs on Queue::ToHost, and is waited for in land().
@@ -143,7 +143,7 @@ void HostWeights::send_home(std::size_t unit) {
   going_.copy = rank().device.copy_async(written_[unit] ? going_.arrived.view() : going_.place,
                                          going_.slice, Queue::ToHost);
   written_[unit] = true;
-  // END LAB 02.4
+  // END LAB 02.3
   to_host_bytes_ += static_cast<std::int64_t>(going_.slice.bytes());
 }
 

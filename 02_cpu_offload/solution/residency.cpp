@@ -12,7 +12,7 @@ bool has(const std::vector<std::size_t>& units, std::size_t unit) {
 }  // namespace
 
 std::optional<Turn> next_turn(const Turn& turn, std::size_t layers, bool training) {
-  // LAB 02.2: what comes next
+  // LAB 02.1: come and go
   // > Backward begins where forward ends: with the last layer.
   if (turn.direction == Direction::Forward) {
     if (turn.layer + 1 < layers) return Turn{turn.layer + 1, Direction::Forward};
@@ -21,7 +21,7 @@ std::optional<Turn> next_turn(const Turn& turn, std::size_t layers, bool trainin
   }
   if (turn.layer == 0) return std::nullopt;
   return Turn{turn.layer - 1, Direction::Backward};
-  // END LAB 02.2
+  // END LAB 02.1
 }
 
 Moves moves_before(const Turn& turn, std::span<const LayerUnits> layers,

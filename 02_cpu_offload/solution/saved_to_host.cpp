@@ -64,13 +64,13 @@ void SavedToHost::recall(MovedLayer& layer) const {
 void SavedToHost::after_forward(std::size_t layer, const Pass& pass, Saved& saved) {
   if (!pass.training) return;
   const auto span = rank_.trace.span("communication", "activations to the host");
-  // LAB 02.5: to the host
+  // LAB 02.4: to the host
   // > What a layer above saved has had the time of this layer to go. Now its memory is needed.
   // > send() takes what is saved, and leaves empty tensors; a layer's is kept by micro-batch and
   // > layer in moved_.
   for (auto& [key, going] : moved_) leave(going);
   if (layer != stays_) moved_.insert_or_assign({pass.micro_batch, layer}, send(saved.tensors()));
-  // END LAB 02.5
+  // END LAB 02.4
 }
 
 void SavedToHost::before_backward(std::size_t layer, const Pass& pass, Saved& saved) {

@@ -8,7 +8,6 @@
 #include "common/model/emulated_device.h"
 #include "common/nn/driver.h"
 #include "tests/support/error_says.h"
-#include "tests/support/ledger_checks.h"
 #include "tests/support/toy_model.h"
 
 namespace aisc {
@@ -46,40 +45,84 @@ std::vector<double> gradients_of(const HostWeights& weights) {
   return all;
 }
 
-TEST(ThereAndHome, GradientsOfAllMicroBatchesAddUpOnTheHost) {
+TEST(There, TheLayersWeightsHaveArrivedWhenItRuns) {
+  const Machine machine = slow_link();
+  launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
+    Toy toy(rank, {{5}, {3}, {4, 0, false, true}}, kOnHost);
+    HostWeights weights(rank, toy.model, *toy.store);
+    for (const OptimizerSlice& slice : weights.slices()) ops::fill(slice.weight, 7);
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+      weights.before_forward(layer, {.training = false});
+      std::vector<Parameter*> read = toy.model.layers[layer]->parameters();
+      for (Parameter* p : toy.model.layers[layer]->borrows()) read.push_back(p);
+      for (const Parameter* p : read)
+        for (const double w : p->value().values<double>()) EXPECT_EQ(w, 7) << p->name;
+      Saved saved;
+      weights.after_forward(layer, {.training = false}, saved);
+    }
+    EXPECT_EQ(rank.device.ledger()[Purpose::Parameters].live_bytes, 0) << "behind the last layer";
+  });
+}
+
+TEST(There, NothingElseIsOnTheDevice) {
+  const Machine machine = slow_link();
+  launch(on_machine(machine, 1), [](const Rank& rank) {
+    Toy toy(rank, {{64}, {128}, {256}, {64}}, kOnHost);
+    HostWeights weights(rank, toy.model, *toy.store, {.prefetch = false});
+    std::vector<std::int64_t> elements;
+    for (std::size_t layer = 0; layer < 4; ++layer) {
+      weights.before_forward(layer, {});
+      elements.push_back(rank.device.ledger()[Purpose::Parameters].live_bytes / 8);
+      for (std::size_t unit = 0; unit < 4; ++unit) EXPECT_EQ(weights.is_here(unit), unit == layer);
+    }
+    EXPECT_EQ(elements, (std::vector<std::int64_t>{64, 128, 256, 64}));
+  });
+}
+
+// A contribution that overwrites loses a micro-batch's, one that adds to the step before has too
+// much.
+TEST(Home, GradientsOfAllMicroBatchesAddUpOnTheHost) {
   launch({.ranks = 1, .device = {.poison = true}, .bind = false}, [](const Rank& rank) {
     Toy toy(rank, {{5}, {3, 0, true}, {4, 0, false, true}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store);
-    for (int i = 0; i < 2; ++i) {  // a step begins anew
+    for (int i = 0; i < 2; ++i) {
       step(toy, weights, 3);
-      EXPECT_EQ(gradients_of(weights), toy.without_padding(toy.sums(1, 3)));
+      EXPECT_EQ(gradients_of(weights), toy.without_padding(toy.sums(1, 3))) << "step " << i;
     }
   });
 }
 
-TEST(ThereAndHome, TheDeviceHasWhatTheLayerNeeds) {
+TEST(Home, GradientsOfAllRanksAddUp) {
+  launch({.ranks = 3, .device = {.poison = true}, .bind = false}, [](const Rank& rank) {
+    Toy toy(rank, {{500}, {3, 0, true}, {400, 0, false, true}},
+            {.ranks = 3, .values = false, .gradients = false});
+    HostWeights weights(rank, toy.model, *toy.store);
+    step(toy, weights, 2);
+    const std::vector<double> sums = toy.sums(3, 2);
+    std::size_t compared = 0;
+    for (const OptimizerSlice& slice : weights.slices()) {
+      std::size_t unit = 0;
+      while (toy.store->parameters()[unit] != slice.parameter) ++unit;
+      const std::int64_t begin =
+          toy.store->layout().units()[unit].parameters[0].begin + slice.begin;
+      for (std::int64_t i = 0; i < slice.gradient.count(); ++i, ++compared)
+        EXPECT_EQ(slice.gradient.data<double>()[i], sums[static_cast<std::size_t>(begin + i)])
+            << slice.name;
+    }
+    EXPECT_GT(compared, 0u);
+  });
+}
+
+TEST(Home, OneLayersGradientsAreOnTheirWayWhileTheNextOnesAreMade) {
   const Machine machine = slow_link();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     Toy toy(rank, {{64}, {128}, {256}, {64}}, kOnHost);
-    HostWeights weights(rank, toy.model, *toy.store, {.prefetch = false});
-    const auto live = [&] { return rank.device.ledger()[Purpose::Parameters].live_bytes; };
-    std::vector<std::int64_t> bytes;
-    Saved saved;
-    for (std::size_t layer = 0; layer < 4; ++layer) {
-      weights.before_forward(layer, {});
-      bytes.push_back(live() / 8);
-    }
-    for (std::size_t layer = 4; layer-- > 0;) {
-      weights.before_backward(layer, {}, saved);
-      bytes.push_back(live() / 8);
-      for (std::size_t unit = 0; unit < 4; ++unit) EXPECT_EQ(weights.is_here(unit), unit == layer);
-      weights.after_backward(layer, {});
-    }
-    EXPECT_EQ(bytes, (std::vector<std::int64_t>{64, 128, 256, 64, 64, 256, 128, 64}));
-    weights.finish();
-    EXPECT_EQ(live(), 0);
+    HostWeights weights(rank, toy.model, *toy.store);
+    step(toy, weights);
     EXPECT_EQ(rank.device.ledger()[Purpose::Gradients].live_bytes, 0);
     EXPECT_EQ(rank.device.ledger()[Purpose::Gradients].peak_bytes, 8 * (256 + 128));
+    EXPECT_EQ(rank.device.ledger()[Purpose::Parameters].live_bytes, 0);
+    EXPECT_EQ(rank.device.ledger()[Purpose::Parameters].peak_bytes, 8 * (256 + 128));
   });
 }
 

@@ -14,7 +14,7 @@ const std::vector<LayerUnits> kLayers{{.reads = {0}, .completes = {0}},
                                       {.reads = {1}, .completes = {1}},
                                       {.reads = {2, 0}, .completes = {2}}};
 
-TEST(NextTurn, GoesThroughTheLayersAndBack) {
+TEST(ComeAndGo, GoesThroughTheLayersAndBack) {
   std::vector<Turn> turns{{0, kForward}};
   while (const auto next = next_turn(turns.back(), 3, true)) turns.push_back(*next);
   EXPECT_EQ(turns, (std::vector<Turn>{{0, kForward},
@@ -25,12 +25,12 @@ TEST(NextTurn, GoesThroughTheLayersAndBack) {
                                       {0, kBackward}}));
 }
 
-TEST(NextTurn, EndsWithTheLastLayerWhereNothingIsTrained) {
+TEST(ComeAndGo, EndsWithTheLastLayerWhereNothingIsTrained) {
   EXPECT_EQ(next_turn({1, kForward}, 3, false), (Turn{2, kForward}));
   EXPECT_FALSE(next_turn({2, kForward}, 3, false));
 }
 
-TEST(Moves, ComeBeforeTheyAreNeededAndGoBehind) {
+TEST(ComeAndGo, ComeBeforeTheyAreNeededAndGoBehind) {
   std::vector<bool> here(3);
   const auto moves = [&](const Turn& turn) { return moves_before(turn, kLayers, here, true, {}); };
   Moves m = moves({0, kForward});
@@ -58,7 +58,7 @@ TEST(Moves, ComeBeforeTheyAreNeededAndGoBehind) {
   EXPECT_EQ(m.fetch, Units{});
 }
 
-TEST(Moves, WithoutPrefetchOnlyTheLayersOwn) {
+TEST(ComeAndGo, WithoutPrefetchOnlyTheLayersOwn) {
   const std::vector<bool> here{true, true, false};
   const Moves m = moves_before({2, kForward}, kLayers, here, true, {.prefetch = false});
   EXPECT_EQ(m.evict, Units{1});
