@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -176,11 +177,12 @@ void require_same_model(const Checkpoint& checkpoint, const Options& options) {
 // step.
 int on_ranks(const Options& options, const std::function<int(const Rank&)>& body) {
   int status = 0;
-  const LaunchOptions launch_options{.ranks = options.ranks,
-                                     .timeout_seconds = kTimeoutSeconds,
-                                     .plans = plans_of(options),
-                                     .device = parse_device(options.device),
-                                     .bind = false};
+  LaunchOptions launch_options{.ranks = options.ranks,
+                               .timeout_seconds = kTimeoutSeconds,
+                               .plans = plans_of(options),
+                               .device = parse_device(options.device),
+                               .bind = false};
+  launch_options.device.capacity_bytes = std::llround(options.device_memory_gb * 1e9);
   try {
     launch(launch_options, [&](const Rank& launched) {
       const auto world = placed_as(options, launched.world);
@@ -262,6 +264,7 @@ int run_emulated(Options& options) {
                   .parts = step_of(options),
                   .plans = plans_of(options),
                   .alike = one_runs_for_all(options)};
+  if (options.device_memory_gb > 0) run.machine.capacity = options.device_memory_gb * 1e9;
   if (parse_order(options.order) != kMeshOrder)
     run.place = [&](Communicator& world) { return placed_as(options, world); };
   std::optional<PlannedStep> planned;

@@ -75,6 +75,27 @@ void require_sharding(const Options& o, const IsHere& here) {
                                      "its sums are of slices, or of all");
 }
 
+void require_offload(const Options& o, const IsHere& here) {
+  if (!(o.device_memory_gb >= 0))
+    fail(fmt::format("--device-memory-gb is {}, expected 0 or more", o.device_memory_gb));
+  if (!o.offloads("weights")) return;
+  const Beside offload{fmt::format("--offload {}", o.offload)};
+  offload.refuse(o.sharding.zero > 0, "--zero", "the hosts of the ranks divide all there is");
+  offload.refuse(o.data_parallel.average_every > 0, "--average-every",
+                 "ranks that step on their own each need all of the model");
+  offload.refuse(o.onebit_adam(), "--optimizer onebit-adam", "signs are of whole momenta");
+  offload.refuse(o.adafactor(), "--optimizer adafactor", "its sums are of the device's weights");
+  offload.refuse(o.train.pp > 1 && o.pipeline.schedule.starts_with("zb-"),
+                 "--schedule " + o.pipeline.schedule,
+                 "gradients go to the host behind a layer, zero-bubble schedules defer them");
+  offload.refuse(
+      o.train.pp > 1 && (o.pipeline.schedule == "pipedream" || o.pipeline.schedule == "2bw"),
+      "--schedule " + o.pipeline.schedule,
+      "weights of several versions are kept where updates do not wait");
+  for (const char* flag : {"bucket-mb", "overlap"})
+    Beside{fmt::format("--{}", flag)}.refuse(here(flag), offload.what, "gradients go unit by unit");
+}
+
 void require_adafactor(Options& o) {
   const Beside adafactor{"--optimizer adafactor"};
   adafactor.refuse(o.device != "cpu", "--device", "it computes on the host");
@@ -149,8 +170,8 @@ void require_budget(Options& o, const IsHere& here) {
                       flag, value, over, ranks));
   };
   divide("--context", o.train.model.context, "--cp", o.train.cp);
-  if (stages && o.sharding.zero == 3)
-    divide("--batch", o.train.batch, "data-parallel ranks with --zero 3,",
+  if (stages && (o.sharding.zero == 3 || o.offloads("weights")))
+    divide("--batch", o.train.batch, "data-parallel ranks with --zero 3 or --offload,",
            o.train.data_ranks(o.ranks));
 }
 
@@ -220,6 +241,7 @@ void require_parallel(Options& o, const IsHere& here) {
   if (o.onebit_adam()) require_onebit_adam(o, here);
   if (o.data_parallel.average_every > 0) require_local_steps(o, here);
   if (o.sharding.zero > 0) require_sharding(o, here);
+  require_offload(o, here);
   if (o.adafactor()) require_adafactor(o);
   if (o.plan && (o.onebit_adam() || o.data_parallel.average_every > 0))
     fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");

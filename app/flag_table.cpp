@@ -151,6 +151,17 @@ void add_sharding(FlagRows& rows, Options& o) {
           "--machine, what would leave its nodes in each --order");
 }
 
+void add_offload(FlagRows& rows, Options& o) {
+  rows.group("Offload", kOfTraining);
+  rows.text("offload", o.offload,
+            "what lies on the host while no layer needs it: weights, with gradients and the "
+            "optimizer, which ranks divide among each other; activations; or all of them",
+            {"none", "weights", "activations", "all"})
+      .is(kLayout);
+  rows.real("device-memory-gb", o.device_memory_gb,
+            "GB that the device of a rank may hold; 0: all that it has");
+}
+
 void add_pipeline(FlagRows& rows, Options& o) {
   Options::Pipeline& p = o.pipeline;
   const auto of_stages = [&o](Flag& flag) {
@@ -310,6 +321,7 @@ std::vector<Flag> flag_table(Options& options) {
   add_ranks(rows, options);
   add_data_parallel(rows, options);
   add_sharding(rows, options);
+  add_offload(rows, options);
   add_pipeline(rows, options);
   add_tensor(rows, options);
   add_experts(rows, options);

@@ -52,6 +52,9 @@ struct Options {
     std::int64_t reuse = 0, persist = 0;
     bool activations = false;  // what blocks keep is cut over the ranks of train.tp
   } sharding;
+  std::string offload = "none";  // what lies on the host: "weights", "activations", "all"
+  bool offloads(const char* what) const { return offload == what || offload == "all"; }
+  double device_memory_gb = 0;      // that a rank's device may hold; 0: all that it has
   struct Pipeline {                 // of train.pp stages a chunk
     std::string schedule = "1f1b";  // 05_pipeline/pipelined.h
     int chunks = 1;                 // stages of each rank

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "02_cpu_offload/host_weights.h"
+#include "02_cpu_offload/saved_to_host.h"
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
 #include "03_data_parallel/loader.h"
@@ -75,7 +77,9 @@ StepParts step_of(const Options& options) {
   const Options::DataParallel& d = options.data_parallel;
   const BucketOptions buckets{.bytes = std::llround(d.bucket_mb * (1 << 20)), .overlap = d.overlap};
   StepParts parts;
-  if (options.sharding.by == "owners")
+  if (options.offloads("weights"))
+    parts = weights_on_host();
+  else if (options.sharding.by == "owners")
     parts = owned({.gather = shards_of(options.sharding).gather});
   else if (options.sharding.zero > 0)
     parts = sharded(shards_of(options.sharding));
@@ -106,6 +110,7 @@ StepParts step_of(const Options& options) {
   if (options.train.tp > 1)
     parts = options.sp ? sequence_parallel(std::move(parts)) : tensor_parallel(std::move(parts));
   if (options.sharding.activations) parts = shard_activations(std::move(parts));
+  if (options.offloads("activations")) parts = activations_on_host(std::move(parts));
   if (options.train.has_mesh()) {
     parts.finish = finish_step;
     parts.own_square = own_square;

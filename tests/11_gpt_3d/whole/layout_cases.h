@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "02_cpu_offload/host_weights.h"
+#include "02_cpu_offload/saved_to_host.h"
 #include "03_data_parallel/bucketed_reduction.h"
 #include "04_sharding/activation_shards.h"
 #include "04_sharding/owned_units.h"
@@ -38,12 +40,13 @@ struct LayoutCase {
   std::string schedule = "";  // pp 1: none
   int chunks = 1;
   bool recompute = false, virtual_time = false, clipped = true;
-  bool owners = false;       // of whole units, in stage 3
-  bool activations = false;  // what blocks keep is cut over tp
-  bool sequence = false;     // tokens are shared over tp between layers
-  bool stored = false;       // scores and masks; recomputed is the core, within a budget
-  int cp = 1;                // in zigzags; where scores are stored, by two rings
-  int ep = 0;                // of so many expert ranks among data ranks; 0: there are no experts
+  bool owners = false;                            // of whole units, in stage 3
+  bool activations = false;                       // what blocks keep is cut over tp
+  bool weights_away = false, saved_away = false;  // on the host
+  bool sequence = false;                          // tokens are shared over tp between layers
+  bool stored = false;  // scores and masks; recomputed is the core, within a budget
+  int cp = 1;           // in zigzags; where scores are stored, by two rings
+  int ep = 0;           // of so many expert ranks among data ranks; 0: there are no experts
   std::string router = "switch";
   int micro = 3;   // micro-batches; interleaving takes as many as a multiple of its ranks
   int layers = 0;  // 0: as many as stages need, and 3 at least
@@ -53,11 +56,12 @@ struct LayoutCase {
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp,
-                            c.zero, c.owners ? " by owners" : "", c.pp > 1 ? " " + c.schedule : "",
-                            c.stored ? " stored" : "", c.recompute ? " recomputed" : "",
-                            c.activations ? " in parts" : "", c.sequence ? " sp" : "",
-                            c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
+  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp,
+                            c.tp, c.zero, c.weights_away ? " weights away" : "",
+                            c.saved_away ? " saved away" : "", c.owners ? " by owners" : "",
+                            c.pp > 1 ? " " + c.schedule : "", c.stored ? " stored" : "",
+                            c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
+                            c.sequence ? " sp" : "", c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
                             c.ep > 0 ? fmt::format(" ep {} {}", c.ep, c.router) : "",
                             c.virtual_time ? " in virtual time" : "",
                             c.clipped ? "" : " not clipped",
@@ -139,7 +143,9 @@ inline TrainConfig config_of(const LayoutCase& c) {
 
 inline StepParts parts_of(const LayoutCase& c) {
   StepParts parts;
-  if (c.owners)
+  if (c.weights_away)
+    parts = weights_on_host();
+  else if (c.owners)
     parts = owned();
   else if (c.zero > 0)
     parts = sharded({.stage = c.zero});
@@ -148,6 +154,7 @@ inline StepParts parts_of(const LayoutCase& c) {
   if (c.stored) parts = selective_recomputation(stored_attention(std::move(parts)));
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});
+  if (c.saved_away) parts = activations_on_host(std::move(parts), {.least_bytes = 0});
   if (c.cp > 1)
     parts = context_parallel(c.stored ? ContextForm::Rsa : ContextForm::Zigzag, std::move(parts));
   if (c.ep > 0) parts = expert_parallel(std::move(parts));
