@@ -45,6 +45,35 @@ std::vector<double> gradients_of(const HostWeights& weights) {
   return all;
 }
 
+// Layers whose copies take 1, 3 and 1 seconds, and their backward 2.
+constexpr double kBackward = 2;
+double seconds_of_a_step(bool prefetch) {
+  const Machine machine = slow_link();
+  double seconds = 0;
+  launch(on_machine(machine, 1, {.poison = true}), [&](const Rank& rank) {
+    Toy toy(rank, {{64, kBackward}, {192, kBackward}, {64, kBackward}}, kOnHost);
+    HostWeights weights(rank, toy.model, *toy.store, {.prefetch = prefetch});
+    const double begin = rank.clock.now();
+    step(toy, weights);
+    seconds = rank.clock.now() - begin;
+  });
+  return seconds;
+}
+
+// 1 s for the first unit. While its layer computes, 3 s, the second one's come.
+TEST(There, TheNextUnitIsOnItsWayWhileALayerComputes) {
+  const Machine machine = slow_link();
+  launch(on_machine(machine, 1), [](const Rank& rank) {
+    Toy toy(rank, {{64}, {192}, {64}}, kOnHost);
+    HostWeights weights(rank, toy.model, *toy.store);
+    weights.before_forward(0, {});
+    EXPECT_EQ(rank.clock.now(), 1) << "nobody waits for the next unit";
+    rank.clock.advance(3);
+    weights.before_forward(1, {});
+    EXPECT_EQ(rank.clock.now(), 4);
+  });
+}
+
 TEST(There, TheLayersWeightsHaveArrivedWhenItRuns) {
   const Machine machine = slow_link();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
@@ -92,6 +121,26 @@ TEST(Home, GradientsOfAllMicroBatchesAddUpOnTheHost) {
   });
 }
 
+// Copies are late there: what nobody waits for is not at home.
+TEST(Home, GradientsOfAllMicroBatchesAddUpInVirtualTime) {
+  const Machine machine = slow_link();
+  launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
+    Toy toy(rank, {{5}, {3, 0, true}, {4, 0, false, true}}, kOnHost);
+    HostWeights weights(rank, toy.model, *toy.store);
+    step(toy, weights, 3);
+    EXPECT_EQ(gradients_of(weights), toy.without_padding(toy.sums(1, 3)));
+  });
+}
+
+TEST(Home, GradientsGoWhileTheLayerBelowComputes) {
+  // Forward 1 + 3 + 1; backward 2, 3 + 2, 1 + 2, and the last gradient's way home. The others are
+  // at home by then.
+  EXPECT_EQ(seconds_of_a_step(false), 5 + 2 + 5 + 3 + 1);
+  // The next unit comes while a layer computes: 1 s are left of the second one's 3 in backward. Its
+  // gradient, 3 s, is waited for 1 s behind the first layer, which has less to compute.
+  EXPECT_EQ(seconds_of_a_step(true), 5 + 2 + (1 + 2) + 2 + 1 + 1);
+}
+
 TEST(Home, GradientsOfAllRanksAddUp) {
   launch({.ranks = 3, .device = {.poison = true}, .bind = false}, [](const Rank& rank) {
     Toy toy(rank, {{500}, {3, 0, true}, {400, 0, false, true}},
@@ -124,30 +173,6 @@ TEST(Home, OneLayersGradientsAreOnTheirWayWhileTheNextOnesAreMade) {
     EXPECT_EQ(rank.device.ledger()[Purpose::Parameters].live_bytes, 0);
     EXPECT_EQ(rank.device.ledger()[Purpose::Parameters].peak_bytes, 8 * (256 + 128));
   });
-}
-
-// Layers whose copies take 1, 3 and 1 seconds, and their backward 2.
-constexpr double kBackward = 2;
-double seconds_of_a_step(bool prefetch) {
-  const Machine machine = slow_link();
-  double seconds = 0;
-  launch(on_machine(machine, 1, {.poison = true}), [&](const Rank& rank) {
-    Toy toy(rank, {{64, kBackward}, {192, kBackward}, {64, kBackward}}, kOnHost);
-    HostWeights weights(rank, toy.model, *toy.store, {.prefetch = prefetch});
-    const double begin = rank.clock.now();
-    step(toy, weights);
-    seconds = rank.clock.now() - begin;
-  });
-  return seconds;
-}
-
-TEST(ThereAndHomeGiven, CopiesTakeTheirTimeOnOneLaneEachWay) {
-  // Forward 1 + 3 + 1; backward 2, 3 + 2, 1 + 2, and the last gradient's way home. The others are
-  // at home by then.
-  EXPECT_EQ(seconds_of_a_step(false), 5 + 2 + 5 + 3 + 1);
-  // The next unit comes while a layer computes: 1 s are left of the second one's 3 in backward. Its
-  // gradient, 3 s, is waited for 1 s behind the first layer, which has less to compute.
-  EXPECT_EQ(seconds_of_a_step(true), 5 + 2 + (1 + 2) + 2 + 1 + 1);
 }
 
 TEST(ThereAndHomeGiven, TheLinkCarriesEveryUnitTwiceAndItsGradientOnce) {

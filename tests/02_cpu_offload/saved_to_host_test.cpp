@@ -61,6 +61,39 @@ TEST(ToTheHost, MemoryIsFreeWhenTheNextLayerHasRun) {
   });
 }
 
+TEST(ToTheHost, MicroBatchesUnderWayAreKeptApart) {
+  const Machine machine = slow_link();
+  launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
+    const Model model = three_layers(rank);
+    SavedToHost hook(rank, model, {.least_bytes = 0});
+    std::vector<Saved> saved(3);
+    for (int m = 0; m < 3; ++m) {
+      saved[static_cast<std::size_t>(m)].push(numbers(rank, 100.0 * m));
+      hook.after_forward(0, {.micro_batch = m}, saved[static_cast<std::size_t>(m)]);
+    }
+    for (const int m : {1, 0, 2}) {
+      hook.before_backward(0, {.micro_batch = m}, saved[static_cast<std::size_t>(m)]);
+      EXPECT_EQ(saved[static_cast<std::size_t>(m)].pop().data<double>()[3], 100 * m + 3);
+    }
+  });
+}
+
+TEST(ToTheHost, SharedStoragesMoveOnceAndKeepTheirShapes) {
+  launch({.ranks = 1, .bind = false}, [](const Rank& rank) {
+    const Model model = three_layers(rank);
+    SavedToHost hook(rank, model);
+    Saved saved;
+    saved.push(numbers(rank, 0).reshaped({10, 100}));
+    saved.push(saved.tensors()[0].share().reshaped({kCount}));
+    hook.after_forward(0, {}, saved);
+    EXPECT_EQ(hook.moved_bytes(), 8 * kCount);
+    hook.before_backward(0, {}, saved);
+    EXPECT_EQ(saved.tensors()[0].view().raw(), saved.tensors()[1].view().raw());
+    EXPECT_EQ(saved.pop().shape(), Shape({kCount}));
+    EXPECT_EQ(saved.pop().shape(), Shape({10, 100}));
+  });
+}
+
 TEST(ToTheHostGiven, WithoutPrefetchEachIsWaitedFor) {
   const Machine machine = slow_link();
   launch(on_machine(machine, 1), [](const Rank& rank) {
