@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 
 #include "common/model/emulated_device.h"
 #include "common/nn/driver.h"
@@ -79,13 +80,17 @@ TEST(There, TheLayersWeightsHaveArrivedWhenItRuns) {
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     Toy toy(rank, {{5}, {3}, {4, 0, false, true}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store);
-    for (const OptimizerSlice& slice : weights.slices()) ops::fill(slice.weight, 7);
+    std::map<const Parameter*, double> number;
+    for (const OptimizerSlice& slice : weights.slices()) {
+      number[slice.parameter] = 7 + static_cast<double>(number.size());
+      ops::fill(slice.weight, number[slice.parameter]);
+    }
     for (std::size_t layer = 0; layer < 3; ++layer) {
       weights.before_forward(layer, {.training = false});
       std::vector<Parameter*> read = toy.model.layers[layer]->parameters();
       for (Parameter* p : toy.model.layers[layer]->borrows()) read.push_back(p);
       for (const Parameter* p : read)
-        for (const double w : p->value().values<double>()) EXPECT_EQ(w, 7) << p->name;
+        for (const double w : p->value().values<double>()) EXPECT_EQ(w, number[p]) << p->name;
       Saved saved;
       weights.after_forward(layer, {.training = false}, saved);
     }

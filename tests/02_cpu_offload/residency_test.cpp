@@ -16,7 +16,9 @@ const std::vector<LayerUnits> kLayers{{.reads = {0}, .completes = {0}},
 
 TEST(ComeAndGo, GoesThroughTheLayersAndBack) {
   std::vector<Turn> turns{{0, kForward}};
-  while (const auto next = next_turn(turns.back(), 3, true)) turns.push_back(*next);
+  for (auto next = next_turn(turns[0], 3, true); next && turns.size() < 9;
+       next = next_turn(*next, 3, true))
+    turns.push_back(*next);
   EXPECT_EQ(turns, (std::vector<Turn>{{0, kForward},
                                       {1, kForward},
                                       {2, kForward},
