@@ -65,7 +65,7 @@ class HostWeights final : public Reducer {
   };
 
   Range own(std::size_t unit) const;
-  void turn_to(const Turn& turn, bool training);
+  void turn_to(const LayerTurn& turn, bool training);
   void fetch(std::size_t unit);
   void arrive(std::size_t unit);
   void evict(std::size_t unit);

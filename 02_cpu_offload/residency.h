@@ -12,13 +12,13 @@ namespace aisc {
 
 // The layer that runs next: forward of the first to the last, then, where the pass trains, backward
 // of the last to the first. nullopt: the pass is over.
-enum class Direction { Forward, Backward };
-struct Turn {
+struct LayerTurn {
+  enum Direction { Forward, Backward };
   std::size_t layer = 0;
-  Direction direction = Direction::Forward;
-  bool operator==(const Turn&) const = default;
+  Direction direction = Forward;
+  bool operator==(const LayerTurn&) const = default;
 };
-std::optional<Turn> next_turn(const Turn& turn, std::size_t layers, bool training);
+std::optional<LayerTurn> next_turn(const LayerTurn& turn, std::size_t layers, bool training);
 
 // What moves before a layer runs, and what it waits for. Units are in the order in which copies are
 // asked for.
@@ -35,7 +35,7 @@ struct Moves {
 struct ResidencyOptions {
   bool prefetch = true;
 };
-Moves moves_before(const Turn& turn, std::span<const LayerUnits> layers,
+Moves moves_before(const LayerTurn& turn, std::span<const LayerUnits> layers,
                    const std::vector<bool>& here, bool training, const ResidencyOptions& options);
 
 }  // namespace aisc

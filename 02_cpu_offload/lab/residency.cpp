@@ -1,4 +1,4 @@
-// Yours to write; from 02_cpu_offload/solution/residency.cpp (stub 98c16df723e2).
+// Yours to write; from 02_cpu_offload/solution/residency.cpp (stub 2bb4183a93c6).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "02_cpu_offload/residency.h"
 
@@ -15,14 +15,14 @@ bool has(const std::vector<std::size_t>& units, std::size_t unit) {
 
 }  // namespace
 
-std::optional<Turn> next_turn(const Turn& turn, std::size_t layers, bool training) {
+std::optional<LayerTurn> next_turn(const LayerTurn& turn, std::size_t layers, bool training) {
   // LAB 02.1: come and go
   // Backward begins where forward ends: with the last layer.
   throw NotImplemented("lab 02.1: come and go", __FILE__, __LINE__);
   // END LAB 02.1
 }
 
-Moves moves_before(const Turn& turn, std::span<const LayerUnits> layers,
+Moves moves_before(const LayerTurn& turn, std::span<const LayerUnits> layers,
                    const std::vector<bool>& here, bool training, const ResidencyOptions& options) {
   Moves moves{.evict = {}, .fetch = {}, .needed = layers[turn.layer].reads};
   std::vector<std::size_t> wanted = moves.needed;

@@ -88,7 +88,7 @@ void HostWeights::release() {
     if (here_[unit]) evict(unit);
 }
 
-void HostWeights::turn_to(const Turn& turn, bool training) {
+void HostWeights::turn_to(const LayerTurn& turn, bool training) {
   const auto span = rank().trace.span("communication", "weights from the host");
   const Moves moves = moves_before(turn, layers_, here_, training, options_);
   for (const std::size_t unit : moves.evict) evict(unit);
@@ -97,7 +97,7 @@ void HostWeights::turn_to(const Turn& turn, bool training) {
 }
 
 void HostWeights::before_forward(std::size_t layer, const Pass& pass) {
-  turn_to({layer, Direction::Forward}, pass.training);
+  turn_to({layer, LayerTurn::Forward}, pass.training);
 }
 
 void HostWeights::after_forward(std::size_t layer, const Pass& pass, Saved& /*saved*/) {
@@ -107,7 +107,7 @@ void HostWeights::after_forward(std::size_t layer, const Pass& pass, Saved& /*sa
 void HostWeights::before_backward(std::size_t layer, const Pass& pass, Saved& /*saved*/) {
   if (pass.deferred)
     fail("offload: gradients go home behind their layer: weight gradients cannot be deferred");
-  turn_to({layer, Direction::Backward}, pass.training);
+  turn_to({layer, LayerTurn::Backward}, pass.training);
   for (const std::size_t unit : layers_[layer].reads) {
     const std::int64_t count = store().layout().units()[unit].range.count();
     store().bind_grads(

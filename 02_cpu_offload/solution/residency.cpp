@@ -11,20 +11,20 @@ bool has(const std::vector<std::size_t>& units, std::size_t unit) {
 
 }  // namespace
 
-std::optional<Turn> next_turn(const Turn& turn, std::size_t layers, bool training) {
+std::optional<LayerTurn> next_turn(const LayerTurn& turn, std::size_t layers, bool training) {
   // LAB 02.1: come and go
   // > Backward begins where forward ends: with the last layer.
-  if (turn.direction == Direction::Forward) {
-    if (turn.layer + 1 < layers) return Turn{turn.layer + 1, Direction::Forward};
-    if (training) return Turn{turn.layer, Direction::Backward};
+  if (turn.direction == LayerTurn::Forward) {
+    if (turn.layer + 1 < layers) return LayerTurn{turn.layer + 1, LayerTurn::Forward};
+    if (training) return LayerTurn{turn.layer, LayerTurn::Backward};
     return std::nullopt;
   }
   if (turn.layer == 0) return std::nullopt;
-  return Turn{turn.layer - 1, Direction::Backward};
+  return LayerTurn{turn.layer - 1, LayerTurn::Backward};
   // END LAB 02.1
 }
 
-Moves moves_before(const Turn& turn, std::span<const LayerUnits> layers,
+Moves moves_before(const LayerTurn& turn, std::span<const LayerUnits> layers,
                    const std::vector<bool>& here, bool training, const ResidencyOptions& options) {
   Moves moves{.evict = {}, .fetch = {}, .needed = layers[turn.layer].reads};
   std::vector<std::size_t> wanted = moves.needed;

@@ -20,7 +20,7 @@ using toy::Toy;
 const ParameterStore::Options kOnHost{.ranks = 1, .values = false, .gradients = false};
 
 // The link moves 64 elements in a second; all else takes no time.
-Machine slow_link() {
+Machine link_of_64() {
   Machine machine = find_machine("limitless");
   machine.host_link = {0, 1.0 / (64 * 8)};
   machine.vector_flops = machine.memory_bandwidth = std::numeric_limits<double>::infinity();
@@ -47,12 +47,13 @@ std::vector<double> gradients_of(const HostWeights& weights) {
 }
 
 // Layers whose copies take 1, 3 and 1 seconds, and their backward 2.
-constexpr double kBackward = 2;
+constexpr double kBackwardSeconds = 2;
 double seconds_of_a_step(bool prefetch) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_64();
   double seconds = 0;
   launch(on_machine(machine, 1, {.poison = true}), [&](const Rank& rank) {
-    Toy toy(rank, {{64, kBackward}, {192, kBackward}, {64, kBackward}}, kOnHost);
+    Toy toy(rank, {{64, kBackwardSeconds}, {192, kBackwardSeconds}, {64, kBackwardSeconds}},
+            kOnHost);
     HostWeights weights(rank, toy.model, *toy.store, {.prefetch = prefetch});
     const double begin = rank.clock.now();
     step(toy, weights);
@@ -63,7 +64,7 @@ double seconds_of_a_step(bool prefetch) {
 
 // 1 s for the first unit. While its layer computes, 3 s, the second one's come.
 TEST(There, TheNextUnitIsOnItsWayWhileALayerComputes) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_64();
   launch(on_machine(machine, 1), [](const Rank& rank) {
     Toy toy(rank, {{64}, {192}, {64}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store);
@@ -76,7 +77,7 @@ TEST(There, TheNextUnitIsOnItsWayWhileALayerComputes) {
 }
 
 TEST(There, TheLayersWeightsHaveArrivedWhenItRuns) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_64();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     Toy toy(rank, {{5}, {3}, {4, 0, false, true}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store);
@@ -99,7 +100,7 @@ TEST(There, TheLayersWeightsHaveArrivedWhenItRuns) {
 }
 
 TEST(There, NothingElseIsOnTheDevice) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_64();
   launch(on_machine(machine, 1), [](const Rank& rank) {
     Toy toy(rank, {{64}, {128}, {256}, {64}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store, {.prefetch = false});
@@ -128,7 +129,7 @@ TEST(Home, GradientsOfAllMicroBatchesAddUpOnTheHost) {
 
 // Copies are late there: what nobody waits for is not at home.
 TEST(Home, GradientsOfAllMicroBatchesAddUpInVirtualTime) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_64();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     Toy toy(rank, {{5}, {3, 0, true}, {4, 0, false, true}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store);
@@ -168,7 +169,7 @@ TEST(Home, GradientsOfAllRanksAddUp) {
 }
 
 TEST(Home, OneLayersGradientsAreOnTheirWayWhileTheNextOnesAreMade) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_64();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     Toy toy(rank, {{64}, {128}, {256}, {64}}, kOnHost);
     HostWeights weights(rank, toy.model, *toy.store);

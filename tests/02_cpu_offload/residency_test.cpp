@@ -7,7 +7,7 @@ namespace aisc {
 namespace {
 
 using Units = std::vector<std::size_t>;
-constexpr Direction kForward = Direction::Forward, kBackward = Direction::Backward;
+constexpr LayerTurn::Direction kForward = LayerTurn::Forward, kBackward = LayerTurn::Backward;
 
 // Three layers with a unit each; the last reads the first one's, too: a tied head.
 const std::vector<LayerUnits> kLayers{{.reads = {0}, .completes = {0}},
@@ -15,26 +15,28 @@ const std::vector<LayerUnits> kLayers{{.reads = {0}, .completes = {0}},
                                       {.reads = {2, 0}, .completes = {2}}};
 
 TEST(ComeAndGo, GoesThroughTheLayersAndBack) {
-  std::vector<Turn> turns{{0, kForward}};
+  std::vector<LayerTurn> turns{{0, kForward}};
   for (auto next = next_turn(turns[0], 3, true); next && turns.size() < 9;
        next = next_turn(*next, 3, true))
     turns.push_back(*next);
-  EXPECT_EQ(turns, (std::vector<Turn>{{0, kForward},
-                                      {1, kForward},
-                                      {2, kForward},
-                                      {2, kBackward},
-                                      {1, kBackward},
-                                      {0, kBackward}}));
+  EXPECT_EQ(turns, (std::vector<LayerTurn>{{0, kForward},
+                                           {1, kForward},
+                                           {2, kForward},
+                                           {2, kBackward},
+                                           {1, kBackward},
+                                           {0, kBackward}}));
 }
 
 TEST(ComeAndGo, EndsWithTheLastLayerWhereNothingIsTrained) {
-  EXPECT_EQ(next_turn({1, kForward}, 3, false), (Turn{2, kForward}));
+  EXPECT_EQ(next_turn({1, kForward}, 3, false), (LayerTurn{2, kForward}));
   EXPECT_FALSE(next_turn({2, kForward}, 3, false));
 }
 
 TEST(ComeAndGo, ComeBeforeTheyAreNeededAndGoBehind) {
   std::vector<bool> here(3);
-  const auto moves = [&](const Turn& turn) { return moves_before(turn, kLayers, here, true, {}); };
+  const auto moves = [&](const LayerTurn& turn) {
+    return moves_before(turn, kLayers, here, true, {});
+  };
   Moves m = moves({0, kForward});
   EXPECT_EQ(m.evict, Units{});
   EXPECT_EQ(m.fetch, (Units{0, 1})) << "its own first";

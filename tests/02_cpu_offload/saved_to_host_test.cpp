@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kCount = 1000;  // elements, which the link moves in a second
 
-Machine slow_link() {
+Machine link_of_a_thousand() {
   Machine machine = find_machine("limitless");
   machine.host_link = {0, 1.0 / (8 * kCount)};
   machine.memory_bandwidth = std::numeric_limits<double>::infinity();
@@ -32,7 +32,7 @@ Tensor numbers(const Rank& rank, double first) {
 Model three_layers(const Rank& rank) { return std::move(toy::Toy(rank, {{1}, {1}, {1}}).model); }
 
 TEST(ToTheHost, MemoryIsFreeWhenTheNextLayerHasRun) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_a_thousand();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     const Model model = three_layers(rank);
     SavedToHost hook(rank, model, {.least_bytes = 0});
@@ -62,7 +62,7 @@ TEST(ToTheHost, MemoryIsFreeWhenTheNextLayerHasRun) {
 }
 
 TEST(ToTheHost, MicroBatchesUnderWayAreKeptApart) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_a_thousand();
   launch(on_machine(machine, 1, {.poison = true}), [](const Rank& rank) {
     const Model model = three_layers(rank);
     SavedToHost hook(rank, model, {.least_bytes = 0});
@@ -95,7 +95,7 @@ TEST(ToTheHost, SharedStoragesMoveOnceAndKeepTheirShapes) {
 }
 
 TEST(ToTheHostGiven, WithoutPrefetchEachIsWaitedFor) {
-  const Machine machine = slow_link();
+  const Machine machine = link_of_a_thousand();
   launch(on_machine(machine, 1), [](const Rank& rank) {
     const Model model = three_layers(rank);
     SavedToHost hook(rank, model, {.least_bytes = 0, .prefetch = false});
