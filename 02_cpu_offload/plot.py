@@ -20,7 +20,7 @@ def residency(numbers, pyplot):
                  xlim=(times[0], times[-1]))
         axes.text(turning, axes.get_ylim()[1], " backward", va="top", fontsize=10)
     all_axes[0].set_ylabel("GB on the device")
-    all_axes[0].legend(fontsize=9, loc="center")
+    all_axes[1].legend(fontsize=10, loc="center")
     return figure
 
 

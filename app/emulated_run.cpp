@@ -36,8 +36,10 @@ void require_room(const EmulatedRun& run) {
       "activations; {} has {:.4g} GB, {:.4g} too few: try {}",
       needed / 1e9, bytes.model / 1e9, bytes.activations / 1e9, run.machine.name, room / 1e9,
       (needed - room) / 1e9,
-      bytes.model > room ? "a smaller --width, fewer --layers, or --precision bf16"
-                         : "--recompute block, more --micro-batches, or a smaller --batch"));
+      bytes.model > room
+          ? "--offload weights, a smaller --width, fewer --layers, or --precision bf16"
+          : "--offload activations, --recompute block, more --micro-batches, or a smaller "
+            "--batch"));
 }
 
 NeededBytes held_at_most(const Ledger& ledger) {
