@@ -54,7 +54,8 @@ TEST(TensorOptions, SayWhichFlagsDoNotGoTogether) {
         "--keep-mb: --context 33 over --cp 2: expected a multiple, so that ranks keep the same"},
        {{"--ranks", "4", "--pp", "2", "--zero", "3", "--batch", "9", "--recompute-stages", "early",
          "--keep-mb", "1"},
-        "--keep-mb: --batch 9 over data-parallel ranks with --zero 3, 2: expected a multiple, so "
+        "--keep-mb: --batch 9 over data-parallel ranks with --zero 3 or --offload, 2: expected a "
+        "multiple, so "
         "that ranks keep the same"},
        {{"--ranks", "2", "--cp", "2", "--average-every", "4"},
         "--cp 2 and --average-every: each step sums the gradients of the ranks that share a "
