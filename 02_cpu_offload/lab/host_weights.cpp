@@ -1,4 +1,4 @@
-// Yours to write; from 02_cpu_offload/solution/host_weights.cpp (stub debd06ab2571).
+// Yours to write; from 02_cpu_offload/solution/host_weights.cpp (stub c7f0b329b8f2).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "02_cpu_offload/host_weights.h"
 
@@ -50,9 +50,12 @@ std::vector<OptimizerSlice> HostWeights::slices() const {
 void HostWeights::begin() { written_.assign(written_.size(), false); }
 
 void HostWeights::fetch(std::size_t unit) {
+  const Range slice = own(unit);
+  Coming& coming = coming_[unit];
   // LAB 02.2: there
-  // The slice is own(unit) of values_. rank().device.copy_async(to, from, Queue::ToDevice) begins
-  // and returns; its Work is waited for in arrive(). From now on the unit is here_.
+  // coming.slice is memory of the device (Purpose::Parameters) for slice.count() elements of the
+  // type of values_, where the slice lies on the host. rank().device.copy_async(to, from,
+  // Queue::ToDevice) begins and returns: arrive() waits. From now on the unit is here_.
   throw NotImplemented("lab 02.2: there", __FILE__, __LINE__);
   // END LAB 02.2
   to_device_bytes_ += static_cast<std::int64_t>(coming.slice.bytes());

@@ -48,11 +48,12 @@ std::vector<OptimizerSlice> HostWeights::slices() const {
 void HostWeights::begin() { written_.assign(written_.size(), false); }
 
 void HostWeights::fetch(std::size_t unit) {
-  // LAB 02.2: there
-  // > The slice is own(unit) of values_. rank().device.copy_async(to, from, Queue::ToDevice) begins
-  // > and returns; its Work is waited for in arrive(). From now on the unit is here_.
   const Range slice = own(unit);
   Coming& coming = coming_[unit];
+  // LAB 02.2: there
+  // > coming.slice is memory of the device (Purpose::Parameters) for slice.count() elements of the
+  // > type of values_, where the slice lies on the host. rank().device.copy_async(to, from,
+  // > Queue::ToDevice) begins and returns: arrive() waits. From now on the unit is here_.
   coming.slice =
       Tensor({slice.count()}, values_.dtype(), rank().device, Purpose::Parameters);  // (padded / n)
   coming.copy = rank().device.copy_async(
