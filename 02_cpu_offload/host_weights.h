@@ -45,7 +45,7 @@ class HostWeights final : public Reducer {
   void finish() override;
   double norm(const MeshPlace& place) const override;
 
-  bool is_here(std::size_t unit) const { return here_[unit]; }  // or on its way
+  bool is_here(std::size_t unit) const { return here_[unit]; }       // or on its way
   std::int64_t to_device_bytes() const { return to_device_bytes_; }  // of all copies so far
   std::int64_t to_host_bytes() const { return to_host_bytes_; }
 
