@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/activation_shards.cpp (stub 4faa4d8fd4da).
+// Yours to write; from 04_sharding/solution/activation_shards.cpp (stub b4cf0025a311).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Cuts what layers save after forward, and gathers it before backward.
 #include "04_sharding/activation_shards.h"
