@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "02_cpu_offload/gradients_home.h"
 #include "02_cpu_offload/residency.h"
 #include "common/core/work.h"
 #include "common/train/step_parts.h"
@@ -13,12 +14,11 @@
 namespace aisc {
 
 // Between two steps nothing of the model is on the device. A unit is copied to it before each layer
-// that reads it, forward and backward; what a layer adds to its gradients goes home behind the
-// layer's backward, while the layer below computes, and is added up there. The optimizer works on
-// the host.
+// that reads it, forward and backward; gradients go home (GradientsHome), where the optimizer
+// works.
 //
 // With n ranks each has a slice of every unit on its host: a copy, and then the slices of all are
-// gathered on the devices; gradients are scattered there before the slice goes home.
+// gathered on the devices.
 //
 // Over the link, in bytes of a rank with Psi/n elements of weights of b bytes and gradients of g,
 // m micro-batches: up to 2 m b Psi/n to the device, since the last layer's and the first one's
@@ -30,13 +30,12 @@ class HostWeights final : public Reducer {
   // A store padded for rank.world, without memory for values and gradients.
   HostWeights(const Rank& rank, const Model& model, ParameterStore& store,
               const ResidencyOptions& options = {});
-  ~HostWeights() override;
 
   std::vector<OptimizerSlice> slices() const override;  // on the host
   bool divides() const override { return true; }
   bool joins_forward() const override { return true; }
 
-  void begin() override;
+  void begin() override { gradients_.begin(); }
   void before_forward(std::size_t layer, const Pass& pass) override;
   void after_forward(std::size_t layer, const Pass& pass, Saved& saved) override;
   // Throws Error for weight gradients that are deferred: their memory is on its way home.
@@ -45,9 +44,7 @@ class HostWeights final : public Reducer {
   void finish() override;
   double norm(const MeshPlace& place) const override;
 
-  bool is_here(std::size_t unit) const { return here_[unit]; }       // or on its way
-  std::int64_t to_device_bytes() const { return to_device_bytes_; }  // of all copies so far
-  std::int64_t to_host_bytes() const { return to_host_bytes_; }
+  bool is_here(std::size_t unit) const { return here_[unit]; }  // or on its way
 
  private:
   // A unit that is on its way to the device: its slice, whole where there is one rank.
@@ -55,32 +52,19 @@ class HostWeights final : public Reducer {
     Tensor slice;
     Work copy;
   };
-  // Gradients of a layer on their way home.
-  struct Going {
-    Tensor slice;    // on the device
-    Tensor arrived;  // on the host, to be added; empty: it goes to its place
-    View place;
-    Work copy;
-  };
-
   Range own(std::size_t unit) const;
   void turn_to(const LayerTurn& turn, bool training);
   void fetch(std::size_t unit);
   void arrive(std::size_t unit);
   void evict(std::size_t unit);
   void release();
-  void send_home(std::size_t unit);
-  void land();  // what is going
 
   const ResidencyOptions options_;
   const std::vector<LayerUnits> layers_;
-  const std::shared_ptr<Device> host_;
-  Tensor values_, grads_;       // this rank's slices of all units, on the host
+  Tensor values_;               // this rank's slices of all units, on the host
   std::vector<bool> here_;      // by unit: on the device or on its way
   std::vector<Coming> coming_;  // by unit, until it has arrived
-  std::vector<bool> written_;   // by unit: the host's gradient is of this step
-  Going going_;
-  std::int64_t to_device_bytes_ = 0, to_host_bytes_ = 0;
+  GradientsHome gradients_;
 };
 
 // For a Trainer.

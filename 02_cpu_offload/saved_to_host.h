@@ -17,26 +17,27 @@ namespace aisc {
 struct SavedToHostOptions {
   std::int64_t least_bytes = 4096;  // smaller tensors stay: a copy of each costs more than it frees
   bool prefetch = true;             // a layer's come back while the layer above computes
+  std::vector<bool> layers = {};    // by layer of the model: whether its move; empty: all
 };
+
+// Floating types of so many bytes and more.
+bool is_worth_moving(const Tensor& saved, std::int64_t least_bytes);
 
 // What a layer saves goes to the host behind its forward, while the next layer computes, and its
 // memory is free when that has run; it comes back in time for the layer's backward. What the layer
 // in front of the loss saves stays: its backward is next.
 //
-// Moved are floating types of least_bytes and more, each storage of a layer once; one that two
+// Moved is each storage of a layer once; one that two
 // layers save is moved by both, and its memory is free when both are done. Gradients are the same
 // bit by bit.
 // Over the link: the bytes that layers save, once each way in a micro-batch.
 class SavedToHost final : public LayerHook {
  public:
   SavedToHost(const Rank& rank, const Model& model, const SavedToHostOptions& options = {});
-  ~SavedToHost() override;
 
   void after_forward(std::size_t layer, const Pass& pass, Saved& saved) override;
   // Throws Error naming the layer if `saved` is not as after_forward left it.
   void before_backward(std::size_t layer, const Pass& pass, Saved& saved) override;
-
-  std::int64_t moved_bytes() const { return moved_bytes_; }  // to the host, so far
 
  private:
   // A storage of a layer, and which of its saved tensors have it.
@@ -53,7 +54,7 @@ class SavedToHost final : public LayerHook {
   };
   using Key = std::pair<int, std::size_t>;  // micro-batch and layer
 
-  bool moves(const Tensor& tensor) const;
+  bool moves(std::size_t layer) const;
   MovedLayer send(std::span<Tensor> saved);  // begins to go
   void leave(MovedLayer& layer) const;       // has gone, if it was going
   void recall(MovedLayer& layer) const;      // begins to come back, unless it does
@@ -61,9 +62,8 @@ class SavedToHost final : public LayerHook {
   const Rank rank_;
   const std::size_t stays_;  // the layer in front of the loss
   const SavedToHostOptions options_;
-  const std::shared_ptr<Device> host_;
+  Device& host_;
   std::map<Key, MovedLayer> moved_;
-  std::int64_t moved_bytes_ = 0;
 };
 
 // For a Trainer.

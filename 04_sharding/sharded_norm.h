@@ -5,6 +5,7 @@
 
 #include "common/comm/communicator.h"
 #include "common/core/tensor.h"
+#include "common/train/step_end.h"
 
 namespace aisc {
 
@@ -12,5 +13,8 @@ namespace aisc {
 // one rank, and what pads shards is in none. NaN or infinite if one of them is. Collective.
 // Bytes: 8.
 double norm_of_shards(Communicator& ranks, std::span<const ConstView> mine);
+// Likewise of the slices' gradients that count at this place (step_end.h).
+double norm_of_shards(Communicator& ranks, std::span<const OptimizerSlice> mine,
+                      const MeshPlace& place);
 
 }  // namespace aisc

@@ -61,6 +61,10 @@ class ShardedUnits final : public Reducer {
   ScatteredGradients gradients_;
 };
 
+// Each rank has updated its slice of every unit of a store with memory for all values: now all have
+// all. Collective.
+void gather_updated(const Rank& rank, ParameterStore& store);
+
 // For a Trainer.
 StepParts sharded(const ShardOptions& options);
 

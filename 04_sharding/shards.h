@@ -22,6 +22,8 @@ struct ShardPiece {
 // Padding is in none of them. The layout is these units', padded for so many ranks.
 std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatLayout& layout,
                                      int rank, int ranks);
+// As an optimizer has it, (count): wherever its weights and gradients lie.
+OptimizerSlice slice_of(const ShardPiece& piece, View weight, View gradient);
 
 // Where a rank's shard of a unit lies in the buffer of its shards: unit.range.begin / ranks, since
 // every unit before it divides evenly.

@@ -13,6 +13,11 @@ namespace aisc {
 
 StepParts step_of(const Options& options);
 
+// Of --recompute auto, once sizes are known: which blocks are recomputed, and which layers'
+// activations go to the host, by the figures of --machine, or of a DGX A100 where there is none.
+// Returns a line that says so; "" without auto. Throws Error where nothing fits.
+std::string fit_savings(Options& options);
+
 // The ranks of a mesh in the order that --order asks for; null: there is one direction, or none.
 std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world);
 

@@ -277,19 +277,25 @@ int run_emulated(Options& options) {
     run.config = options.train;
     const EmulatedStep step = emulate(run, text);
     say(emulated_report(run, step, options.tokens));
-    const StepBooks measured{.ledger = step.ledger, .sent = step.sent};
+    const StepBooks measured = step.books();
     if (options.plan) say(plan_text(options.train, options.ranks, planned->books, &measured));
     return 0;
+  };
+  const auto complete_parts = [&] {
+    say_remark(fit_savings(options));
+    run.parts = step_of(options);
   };
   if (options.meta) {
     if (options.train.model.vocabulary == 0) options.train.model.vocabulary = 256;
     require_stages(options);
+    complete_parts();
     const std::vector<std::uint8_t> zeros(
         static_cast<std::size_t>(options.train.model.context + 1));
     return report(zeros);
   }
   const Dataset dataset = Dataset::open(options.data);
   complete_model(options, dataset);
+  complete_parts();
   planned = plan_of(options);
   try {
     require_memory({.needed = planned->needed, .ranks = run.ranks}, available_memory());
@@ -348,6 +354,7 @@ int run_gpt(int argc, char** argv) {
     if (!checkpoint) throw;
     fail(std::string(e.what()) + "\n" + where_flags_come_from(options.resume));
   }
+  say_remark(fit_savings(options));
   const PlannedStep planned = plan_of(options);
   MemoryRequest memory{.needed = planned.needed,
                        .ranks = ranks_of_this_machine(options),

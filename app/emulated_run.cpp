@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/core/error.h"
+#include "common/model/host.h"
 #include "common/model/replicas.h"
 #include "common/train/timeline.h"
 
@@ -80,6 +81,8 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     for (int i = 1; i < run.steps; ++i) trainer.step(data);
     rank.world.barrier();
     rank.device.reset_peaks();
+    host_of(rank).memory().reset_peaks();
+    const Copied copied_before = rank.device.copied();
     rank.trace.reset();
     rank.trace.record(true);
     const SentMeter meter(rank, trainer);
@@ -103,6 +106,8 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     result.seconds = seconds;
     result.loss = report.loss;
     result.ledger = ledger;
+    result.host = host_of(rank).memory().ledger();
+    result.copied = copied_since(copied_before, rank.device.copied());
     result.seconds_by_part = rank.trace.seconds_by_part();
     const CommunicationTime communication = communication_time(rank.trace.events());
     result.communication_seconds = communication.under_way;

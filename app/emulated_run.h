@@ -51,6 +51,9 @@ struct EmulatedStep {
   // node, where all run.
   std::int64_t messages = 0, sent_bytes = 0, between_nodes = 0;
   SentBytes sent;                             // app/plan.h
+  Ledger host;                                // of its host's memory
+  Copied copied;                              // beside computing
+  StepBooks books() const { return {ledger, sent, host, copied}; }
   NeededBytes needed;                         // of the rank that needs most
   std::int64_t parameters = 0, elements = 0;  // without and with padding
   double product_flops = 0;                   // that its products were charged for

@@ -78,22 +78,39 @@ void require_sharding(const Options& o, const IsHere& here) {
 void require_offload(const Options& o, const IsHere& here) {
   if (!(o.device_memory_gb >= 0))
     fail(fmt::format("--device-memory-gb is {}, expected 0 or more", o.device_memory_gb));
-  if (!o.offloads("weights")) return;
+  if (o.delayed_update && (!o.offloads("optimizer") || o.offloads("weights")))
+    fail("--delayed-update: only beside --offload optimizer, whose weights the device has, too");
+  if (!o.offloads("weights") && !o.offloads("optimizer")) return;
   const Beside offload{fmt::format("--offload {}", o.offload)};
-  offload.refuse(o.sharding.zero > 0, "--zero", "the hosts of the ranks divide all there is");
+  offload.refuse(o.sharding.zero > 0 && o.offloads("weights"), "--zero",
+                 "the hosts of the ranks divide all there is");
+  offload.refuse(o.sharding.by == "owners", "--shard-by owners",
+                 "each host updates its slice of every unit");
   offload.refuse(o.data_parallel.average_every > 0, "--average-every",
                  "ranks that step on their own each need all of the model");
   offload.refuse(o.onebit_adam(), "--optimizer onebit-adam", "signs are of whole momenta");
   offload.refuse(o.adafactor(), "--optimizer adafactor", "its sums are of the device's weights");
-  offload.refuse(o.train.pp > 1 && o.pipeline.schedule.starts_with("zb-"),
+  offload.refuse(o.train.pp > 1 && o.pipeline.schedule.starts_with("zb-") && !o.shards_stay(),
                  "--schedule " + o.pipeline.schedule,
                  "gradients go to the host behind a layer, zero-bubble schedules defer them");
   offload.refuse(
       o.train.pp > 1 && (o.pipeline.schedule == "pipedream" || o.pipeline.schedule == "2bw"),
       "--schedule " + o.pipeline.schedule,
       "weights of several versions are kept where updates do not wait");
+  Beside{"--delayed-update"}.refuse(o.delayed_update && o.train.model.experts.router == "bias",
+                                    "--router bias", "its bias moves with every step");
   for (const char* flag : {"bucket-mb", "overlap"})
     Beside{fmt::format("--{}", flag)}.refuse(here(flag), offload.what, "gradients go unit by unit");
+}
+
+void require_fitted(const Options& o) {
+  if (!o.train.recompute.fitted) return;
+  const Beside automatic{"--recompute auto"};
+  automatic.refuse(o.train.pp > 1, "--pp", "stages hold several micro-batches at a time");
+  automatic.refuse(o.offloads("activations"), "--offload " + o.offload,
+                   "it says itself which activations go to the host");
+  automatic.refuse(o.machine.empty() && o.device_memory_gb == 0, "no limit",
+                   "expected --device-memory-gb, or --machine");
 }
 
 void require_adafactor(Options& o) {
@@ -242,6 +259,7 @@ void require_parallel(Options& o, const IsHere& here) {
   if (o.data_parallel.average_every > 0) require_local_steps(o, here);
   if (o.sharding.zero > 0) require_sharding(o, here);
   require_offload(o, here);
+  require_fitted(o);
   if (o.adafactor()) require_adafactor(o);
   if (o.plan && (o.onebit_adam() || o.data_parallel.average_every > 0))
     fail("--plan: of steps that sum gradients, found --optimizer onebit-adam or --average-every");

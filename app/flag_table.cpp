@@ -59,7 +59,9 @@ void add_training(FlagRows& rows, Options& o) {
       .or_else("precision's");
   rows.add({.name = "recompute",
             .help = "what is computed again in the backward pass instead of kept: none, block, "
-                    "core (of attention), every:k (k blocks at a time)",
+                    "core (of attention), attention, mlp, every:k (k blocks at a time), or auto: "
+                    "each block is kept, recomputed or moved to the host, whatever is quickest "
+                    "within the memory of --machine or --device-memory-gb",
             .type = "TEXT",
             .standard = "none",
             .read = [&t](const std::string& text) { t.recompute = Recompute::parse(text); },
@@ -155,9 +157,15 @@ void add_offload(FlagRows& rows, Options& o) {
   rows.group("Offload", kOfTraining);
   rows.text("offload", o.offload,
             "what lies on the host while no layer needs it: weights, with gradients and the "
-            "optimizer, which ranks divide among each other; activations; or all of them",
-            {"none", "weights", "activations", "all"})
+            "optimizer, which ranks divide among each other; the optimizer, with gradients unless "
+            "--zero 1 or 3 divides these on the devices; activations; or weights and activations",
+            {"none", "weights", "optimizer", "activations", "optimizer,activations", "all"})
       .is(kLayout);
+  rows.on("delayed-update", o.delayed_update,
+          "the host updates while the next step computes, whose weights are one update behind");
+  rows.number("delay-after", o.delay_after, 0, kMostCount,
+              "steps before the first delayed update: the first ones move weights most")
+      .only_beside("--delayed-update", [&o] { return o.delayed_update; });
   rows.real("device-memory-gb", o.device_memory_gb,
             "GB that the device of a rank may hold; 0: all that it has");
 }

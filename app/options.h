@@ -52,8 +52,17 @@ struct Options {
     std::int64_t reuse = 0, persist = 0;
     bool activations = false;  // what blocks keep is cut over the ranks of train.tp
   } sharding;
-  std::string offload = "none";  // what lies on the host: "weights", "activations", "all"
-  bool offloads(const char* what) const { return offload == what || offload == "all"; }
+  // What lies on the host: "weights", with gradients and the optimizer, "optimizer", with
+  // gradients, "activations", "optimizer,activations", or "all", which are weights and activations.
+  std::string offload = "none";
+  bool offloads(std::string_view what) const {
+    return offload == "all" || (offload + ",").find(std::string(what) + ",") != std::string::npos;
+  }
+  // Gradients of --offload optimizer stay on the devices, which have shards of them.
+  bool shards_stay() const { return sharding.zero == 1 || sharding.zero == 3; }
+  std::vector<bool> away = {};  // of --recompute auto: the layers whose activations go to the host
+  bool delayed_update = false;  // the host's, one step late, behind so many steps
+  std::int64_t delay_after = 0;
   double device_memory_gb = 0;      // that a rank's device may hold; 0: all that it has
   struct Pipeline {                 // of train.pp stages a chunk
     std::string schedule = "1f1b";  // 05_pipeline/pipelined.h

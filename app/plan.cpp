@@ -21,6 +21,10 @@ PlanTable silent_plans() {
 
 }  // namespace
 
+Copied copied_since(const Copied& before, const Copied& now) {
+  return {now.to_device - before.to_device, now.from_device - before.from_device};
+}
+
 double ring_bytes(const CommStats& before, const CommStats& after, int ranks) {
   const auto payload = [&](CommOp op) {
     return static_cast<double>(after[op].payload_bytes - before[op].payload_bytes);
@@ -86,7 +90,7 @@ PlannedStep plan_step(const TrainConfig& config, int ranks, const StepParts& par
   run.config.batch = (config.batch + parts_of_all - 1) / parts_of_all * parts_of_all;
   const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(config.model.context + 1));
   const EmulatedStep step = emulate(run, zeros);
-  return {.books = {.ledger = step.ledger, .sent = step.sent}, .needed = step.needed};
+  return {.books = step.books(), .needed = step.needed};
 }
 
 std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& planned,
@@ -109,6 +113,14 @@ std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& pla
            [p](const StepBooks& b) { return b.ledger[p].live_bytes; });
     line(fmt::format("{}, most", name_of(p)),
          [p](const StepBooks& b) { return b.ledger[p].peak_bytes; });
+  }
+  if (planned.host.total.peak_bytes > 0) {
+    for (const Purpose p :
+         {Purpose::Parameters, Purpose::Gradients, Purpose::Optimizer, Purpose::Activations})
+      line(fmt::format("host: {}, most", name_of(p)),
+           [p](const StepBooks& b) { return b.host[p].peak_bytes; });
+    line("copied to the host", [](const StepBooks& b) { return b.copied.from_device; });
+    line("copied to the device", [](const StepBooks& b) { return b.copied.to_device; });
   }
   if (config.has_mesh()) {
     line("sent to data ranks", [](const StepBooks& b) { return b.sent.data; });

@@ -41,11 +41,15 @@ class SentMeter {
   std::vector<Counted> counted_;
 };
 
+Copied copied_since(const Copied& before, const Copied& now);
+
 // Measured: the last step that a run has taken, on its rank 0. Bytes held are those that the device
 // gave out in it.
 struct StepBooks {
   Ledger ledger;  // live between two steps, peaks of one
   SentBytes sent;
+  Ledger host = {};  // of what lies there
+  Copied copied = {};  // to the host and from it
 };
 
 // What a rank holds at most, where it holds most of all ranks.

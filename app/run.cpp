@@ -21,6 +21,7 @@
 #include "common/core/error.h"
 #include "common/core/flags/terminal_text.h"
 #include "common/core/system/files.h"
+#include "common/model/host.h"
 #include "common/train/rank_traces.h"
 #include "common/train/timeline.h"
 
@@ -173,6 +174,9 @@ std::string Run::in_words(double loss) const {
 StepRow Run::one_step() {
   const double begin = rank_.clock.now();
   rank_.device.reset_peaks();
+  Device& host = host_of(rank_).memory();
+  host.reset_peaks();
+  const Copied copied_before = rank_.device.copied();
   const SentMeter meter(rank_, trainer_);
   const StepReport report = trainer_.step(sampler_);
   rank_.device.synchronize();  // a GPU returns from the update before it is done
@@ -192,7 +196,8 @@ StepRow Run::one_step() {
     row.busiest = report.busiest;
   }
   const Ledger ledger = rank_.device.ledger();
-  measured_ = {ledger, meter.read()};
+  measured_ = {ledger, meter.read(), host.ledger(),
+               copied_since(copied_before, rank_.device.copied())};
   for (std::size_t p = 0; p < kPurposeCount; ++p) row.peak_bytes[p] = ledger.purposes[p].peak_bytes;
   row.peak_bytes[kPurposeCount] = ledger.total.peak_bytes;
   return row;

@@ -211,7 +211,7 @@ void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
     for (const GlobalRun& run : global_runs(p, {slice.begin, slice.begin + slice.weight.count()}))
       to.device().copy(to.flat(run.local - slice.begin, run.count),
                        whole.view().flat(run.global, run.count));
-    if (optimizer.master(i)) ops::cast(slice.weight, to);
+    optimizer.round_master(i);
   }
 }
 

@@ -2,11 +2,9 @@
 
 #include <utility>
 
-#include "02_cpu_offload/host_memory.h"
-#include "04_sharding/sharded_norm.h"
+#include "02_cpu_offload/host_update.h"
 #include "04_sharding/shards.h"
-#include "common/core/error.h"
-#include "common/ops/ops.h"
+#include "common/model/host.h"
 
 namespace aisc {
 
@@ -15,17 +13,13 @@ HostWeights::HostWeights(const Rank& rank, const Model& model, ParameterStore& s
     : Reducer(rank, store),
       options_(options),
       layers_(layer_units(model, store.units())),
-      host_(host_memory(rank)),
       here_(store.units().size()),
       coming_(store.units().size()),
-      written_(store.units().size()) {
+      gradients_(rank, store) {
   const std::int64_t count = store.layout().count() / rank.world.size();
-  values_ = Tensor::zeros({count}, store.value_dtype(), *host_, Purpose::Parameters);
-  grads_ = Tensor::zeros({count}, store.grad_dtype(), *host_, Purpose::Gradients);
+  values_ =
+      Tensor::zeros({count}, store.value_dtype(), host_of(rank).memory(), Purpose::Parameters);
 }
-
-// The optimizer's memory is the host's, too: it goes before.
-HostWeights::~HostWeights() = default;
 
 Range HostWeights::own(std::size_t unit) const {
   return own_range(store().layout(), unit, rank().world.size());
@@ -33,19 +27,12 @@ Range HostWeights::own(std::size_t unit) const {
 
 std::vector<OptimizerSlice> HostWeights::slices() const {
   std::vector<OptimizerSlice> slices;
-  const Communicator& ranks = rank().world;
   for (const ShardPiece& piece :
-       shard_pieces(store().units(), store().layout(), ranks.rank(), ranks.size()))
-    slices.push_back({.name = piece.parameter->name,
-                      .weight = values_.view().flat(piece.in_shards, piece.count),
-                      .gradient = grads_.view().flat(piece.in_shards, piece.count),
-                      .decay = piece.parameter->decay,
-                      .parameter = piece.parameter,
-                      .begin = piece.begin});
+       shard_pieces(store().units(), store().layout(), rank().world.rank(), rank().world.size()))
+    slices.push_back(slice_of(piece, values_.view().flat(piece.in_shards, piece.count),
+                              gradients_.slices().flat(piece.in_shards, piece.count)));
   return slices;
 }
-
-void HostWeights::begin() { written_.assign(written_.size(), false); }
 
 void HostWeights::fetch(std::size_t unit) {
   const Range slice = own(unit);
@@ -60,7 +47,6 @@ void HostWeights::fetch(std::size_t unit) {
       coming.slice, values_.view().flat(slice.begin, slice.count()), Queue::ToDevice);
   here_[unit] = true;
   // END LAB 02.2
-  to_device_bytes_ += static_cast<std::int64_t>(coming.slice.bytes());
 }
 
 void HostWeights::arrive(std::size_t unit) {
@@ -106,68 +92,22 @@ void HostWeights::after_forward(std::size_t layer, const Pass& pass, Saved& /*sa
 }
 
 void HostWeights::before_backward(std::size_t layer, const Pass& pass, Saved& /*saved*/) {
-  if (pass.deferred)
-    fail("offload: gradients go home behind their layer: weight gradients cannot be deferred");
+  require_at_once(pass);
   turn_to({layer, LayerTurn::Backward}, pass.training);
-  for (const std::size_t unit : layers_[layer].reads) {
-    const std::int64_t count = store().layout().units()[unit].range.count();
-    store().bind_grads(
-        unit, Tensor({count}, grads_.dtype(), rank().device, Purpose::Gradients));  // (padded)
-  }
+  for (const std::size_t unit : layers_[layer].reads) gradients_.bind(unit);
 }
 
 void HostWeights::after_backward(std::size_t layer, const Pass& /*pass*/) {
-  for (const std::size_t unit : layers_[layer].reads) send_home(unit);
-}
-
-// One layer's gradients are on their way while the layer below computes: those of the layer above
-// have arrived by then.
-void HostWeights::send_home(std::size_t unit) {
-  land();
-  store().complete_grads(unit);
-  Tensor slice = store().unbind_grads(unit);
-  const Range place = own(unit);
-  const int ranks = rank().world.size();
-  if (ranks > 1) {
-    Tensor sum({place.count()}, grads_.dtype(), rank().device, Purpose::Gradients);
-    rank().world.reduce_scatter(slice, sum).wait();  // comm: a slice's sum to each rank
-    slice = std::move(sum);
-  }
-  // LAB 02.3: and home again
-  // > The first contribution of a step is copied to its place on the host, going_.place. Where
-  // > that has one already (written_) the next is copied beside it, to going_.arrived, and land()
-  // > adds it. The copy runs on Queue::ToHost, and is waited for in land().
-  going_.place = grads_.view().flat(place.begin, place.count());
-  if (written_[unit])
-    going_.arrived = Tensor({place.count()}, grads_.dtype(), *host_, Purpose::Gradients);
-  going_.slice = std::move(slice);
-  going_.copy = rank().device.copy_async(written_[unit] ? going_.arrived.view() : going_.place,
-                                         going_.slice, Queue::ToHost);
-  written_[unit] = true;
-  // END LAB 02.3
-  to_host_bytes_ += static_cast<std::int64_t>(going_.slice.bytes());
-}
-
-void HostWeights::land() {
-  if (!going_.slice) return;
-  const auto span = rank().trace.span("communication", "gradients to the host");
-  Going arrived = std::exchange(going_, {});
-  arrived.copy.wait();
-  if (arrived.arrived) ops::add(arrived.place, arrived.place, arrived.arrived);
+  for (const std::size_t unit : layers_[layer].reads) gradients_.send(unit);
 }
 
 void HostWeights::finish() {
-  land();
+  gradients_.finish();
   release();
-  for (std::size_t unit = 0; unit < written_.size(); ++unit)
-    if (!written_[unit]) host_->zero(grads_.view().flat(own(unit).begin, own(unit).count()));
 }
 
 double HostWeights::norm(const MeshPlace& place) const {
-  std::vector<ConstView> mine;
-  for (const OptimizerSlice& slice : slices())
-    if (counts(*slice.parameter, true, place)) mine.push_back(slice.gradient);
-  return norm_of_shards(rank().world, mine);
+  return norm_on_host(rank(), slices(), place);
 }
 
 StepParts weights_on_host(StepParts parts, const ResidencyOptions& options) {
@@ -176,7 +116,7 @@ StepParts weights_on_host(StepParts parts, const ResidencyOptions& options) {
   };
   parts.divided = true;
   parts.all_values = parts.all_gradients = false;
-  return parts;
+  return update_on_host(std::move(parts));
 }
 
 }  // namespace aisc

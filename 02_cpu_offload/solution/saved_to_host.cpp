@@ -4,22 +4,24 @@
 
 #include <limits>
 
-#include "02_cpu_offload/host_memory.h"
 #include "common/core/error.h"
+#include "common/model/host.h"
 
 namespace aisc {
+
+bool is_worth_moving(const Tensor& saved, std::int64_t least_bytes) {
+  return saved && is_floating(saved.dtype()) && saved.count() > 0 &&
+         static_cast<std::int64_t>(saved.bytes()) >= least_bytes;
+}
 
 SavedToHost::SavedToHost(const Rank& rank, const Model& model, const SavedToHostOptions& options)
     : rank_(rank),
       stays_(model.loss ? model.layers.size() - 1 : std::numeric_limits<std::size_t>::max()),
       options_(options),
-      host_(host_memory(rank)) {}
+      host_(host_of(rank).memory()) {}
 
-SavedToHost::~SavedToHost() = default;
-
-bool SavedToHost::moves(const Tensor& tensor) const {
-  return tensor && is_floating(tensor.dtype()) && tensor.count() > 0 &&
-         static_cast<std::int64_t>(tensor.bytes()) >= options_.least_bytes;
+bool SavedToHost::moves(std::size_t layer) const {
+  return layer != stays_ && (options_.layers.empty() || options_.layers.at(layer));
 }
 
 SavedToHost::MovedLayer SavedToHost::send(std::span<Tensor> saved) {
@@ -27,14 +29,13 @@ SavedToHost::MovedLayer SavedToHost::send(std::span<Tensor> saved) {
   // An address names a storage: those of one layer are all alive, and differ.
   std::map<const void*, std::size_t> number;
   for (std::size_t i = 0; i < saved.size(); ++i) {
-    if (!moves(saved[i])) continue;
+    if (!is_worth_moving(saved[i], options_.least_bytes)) continue;
     const auto [found, is_first] = number.try_emplace(saved[i].view().raw(), layer.storages.size());
     if (is_first) {
       Moved& moved = layer.storages.emplace_back();
       moved.device = saved[i].share();
-      moved.host = Tensor(saved[i].shape(), saved[i].dtype(), *host_);
+      moved.host = Tensor(saved[i].shape(), saved[i].dtype(), host_);
       moved.copy = rank_.device.copy_async(moved.host, moved.device, Queue::ToHost);
-      moved_bytes_ += static_cast<std::int64_t>(moved.host.bytes());
     }
     layer.storages[found->second].places.emplace_back(i, saved[i].shape());
     saved[i] = Tensor();
@@ -69,7 +70,7 @@ void SavedToHost::after_forward(std::size_t layer, const Pass& pass, Saved& save
   // > send() takes what is saved, and leaves empty tensors; a layer's is kept by micro-batch and
   // > layer in moved_.
   for (auto& [key, going] : moved_) leave(going);
-  if (layer != stays_) moved_.insert_or_assign({pass.micro_batch, layer}, send(saved.tensors()));
+  if (moves(layer)) moved_.insert_or_assign({pass.micro_batch, layer}, send(saved.tensors()));
   // END LAB 02.4
 }
 

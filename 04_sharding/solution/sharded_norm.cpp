@@ -1,6 +1,7 @@
 #include "04_sharding/sharded_norm.h"
 
 #include <cmath>
+#include <vector>
 
 #include "common/comm/host_values.h"
 #include "common/ops/ops.h"
@@ -15,6 +16,14 @@ double norm_of_shards(Communicator& ranks, std::span<const ConstView> mine) {
   for (const ConstView& gradient : mine) squares += ops::sum_of_squares(gradient);
   return std::sqrt(sum_of_all(ranks, squares));  // comm: 8 bytes, the squares of all ranks' shards
   // END LAB 04.5
+}
+
+double norm_of_shards(Communicator& ranks, std::span<const OptimizerSlice> mine,
+                      const MeshPlace& place) {
+  std::vector<ConstView> counted;
+  for (const OptimizerSlice& slice : mine)
+    if (counts(*slice.parameter, true, place)) counted.push_back(slice.gradient);
+  return norm_of_shards(ranks, counted);
 }
 
 }  // namespace aisc

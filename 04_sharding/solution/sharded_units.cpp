@@ -38,12 +38,7 @@ std::vector<OptimizerSlice> ShardedUnits::slices() const {
     const View gradient = options_.stage > 1
                               ? gradients_.shards().flat(piece.in_shards, piece.count)
                               : store().grads().flat(piece.in_model, piece.count);
-    slices.push_back({.name = piece.parameter->name,
-                      .weight = weight,
-                      .gradient = gradient,
-                      .decay = piece.parameter->decay,
-                      .parameter = piece.parameter,
-                      .begin = piece.begin});
+    slices.push_back(slice_of(piece, weight, gradient));
   }
   return slices;
 }
@@ -83,21 +78,23 @@ void ShardedUnits::finish() {
 }
 
 double ShardedUnits::norm(const MeshPlace& place) const {
-  std::vector<ConstView> mine;
-  for (const OptimizerSlice& slice : slices())
-    if (counts(*slice.parameter, true, place)) mine.push_back(slice.gradient);
-  return norm_of_shards(rank().world, mine);
+  return norm_of_shards(rank().world, slices(), place);
 }
 
 void ShardedUnits::take_slices() {
+  if (!weights_) return gather_updated(rank(), store());
   const auto span = rank().trace.span("communication", "updated weights");
-  if (weights_) return weights_->take_parts();
+  weights_->take_parts();
+}
+
+void gather_updated(const Rank& rank, ParameterStore& store) {
+  const auto span = rank.trace.span("communication", "updated weights");
   std::vector<Work> gathers;
-  for (std::size_t unit = 0; unit < store().units().size(); ++unit) {
-    const View whole = store().values(unit);
-    const std::int64_t part = whole.count() / rank().world.size();
-    gathers.push_back(rank().world.all_gather(  // comm: updated weights, a shard from each rank
-        whole.flat(rank().world.rank() * part, part), whole));
+  for (std::size_t unit = 0; unit < store.units().size(); ++unit) {
+    const View whole = store.values(unit);
+    const std::int64_t part = whole.count() / rank.world.size();
+    gathers.push_back(rank.world.all_gather(  // comm: updated weights, a shard from each rank
+        whole.flat(rank.world.rank() * part, part), whole));
   }
   for (Work& gather : gathers) gather.wait();
 }

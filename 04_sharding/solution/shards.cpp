@@ -37,4 +37,13 @@ std::vector<ShardPiece> shard_pieces(const std::vector<Unit>& units, const FlatL
   return pieces;
 }
 
+OptimizerSlice slice_of(const ShardPiece& piece, View weight, View gradient) {
+  return {.name = piece.parameter->name,
+          .weight = weight,
+          .gradient = gradient,
+          .decay = piece.parameter->decay,
+          .parameter = piece.parameter,
+          .begin = piece.begin};
+}
+
 }  // namespace aisc

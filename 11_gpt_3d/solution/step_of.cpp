@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "02_cpu_offload/fit_savings.h"
+#include "02_cpu_offload/gradients_home.h"
+#include "02_cpu_offload/host_update.h"
 #include "02_cpu_offload/host_weights.h"
 #include "02_cpu_offload/saved_to_host.h"
 #include "03_data_parallel/bucketed_reduction.h"
@@ -29,6 +33,7 @@
 #include "11_gpt_3d/mesh_norm.h"
 #include "11_gpt_3d/slow_bytes.h"
 #include "11_gpt_3d/step_order.h"
+#include "app/emulated_run.h"
 #include "common/core/error.h"
 #include "common/model/machine.h"
 
@@ -79,6 +84,8 @@ StepParts step_of(const Options& options) {
   StepParts parts;
   if (options.offloads("weights"))
     parts = weights_on_host();
+  else if (options.offloads("optimizer") && !options.shards_stay())
+    parts = gradients_on_host();
   else if (options.sharding.by == "owners")
     parts = owned({.gather = shards_of(options.sharding).gather});
   else if (options.sharding.zero > 0)
@@ -89,6 +96,9 @@ StepParts step_of(const Options& options) {
     parts = local_steps(d.average_every, options.train.batch);
   else if (options.train.data_ranks(options.ranks) > 1)
     parts.reducer = bucketed(buckets);
+  if (options.offloads("optimizer") && !options.offloads("weights"))
+    parts = update_on_host(std::move(parts),
+                           {.delayed = options.delayed_update, .delay_after = options.delay_after});
   if (d.layered) parts.loop = layered;
   if (d.prefetch_data > 0 && options.machine.empty())
     parts = loaded_ahead(d.prefetch_data, std::move(parts));
@@ -110,7 +120,8 @@ StepParts step_of(const Options& options) {
   if (options.train.tp > 1)
     parts = options.sp ? sequence_parallel(std::move(parts)) : tensor_parallel(std::move(parts));
   if (options.sharding.activations) parts = shard_activations(std::move(parts));
-  if (options.offloads("activations")) parts = activations_on_host(std::move(parts));
+  if (options.offloads("activations") || !options.away.empty())
+    parts = activations_on_host(std::move(parts), {.layers = options.away});
   if (options.train.has_mesh()) {
     parts.finish = finish_step;
     parts.own_square = own_square;
@@ -118,6 +129,38 @@ StepParts step_of(const Options& options) {
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;
+}
+
+std::string fit_savings(Options& options) {
+  Recompute& recompute = options.train.recompute;
+  if (!recompute.fitted) return "";
+  Machine machine = find_machine(options.machine.empty() ? "dgx-a100" : options.machine);
+  const double capacity =
+      options.device_memory_gb > 0 ? options.device_memory_gb * 1e9 : machine.capacity;
+  if (capacity == 0) fail("--recompute auto: " + machine.name + " has no limit");
+  machine.capacity = 0;
+  const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(options.train.model.context + 1));
+  const auto measure = [&](const TrainConfig& config, const StepParts& parts) {
+    EmulatedRun run{
+        .config = config, .machine = machine, .ranks = options.ranks, .meta = true, .parts = parts};
+    run.parts.reader = {};
+    const EmulatedStep step = emulate(run, zeros);
+    return StepMeasure{step.seconds, step.most_bytes};
+  };
+  const FittedSavings fitted = fit_savings(options.train, step_of(options), machine.host_link,
+                                           std::llround(capacity), measure);
+  const auto count = [&](Saving saving) {
+    return std::count(fitted.layers.begin(), fitted.layers.end(), saving);
+  };
+  if (count(Saving::Recompute) > 0) recompute.chosen = fitted.recomputed;
+  if (count(Saving::Offload) > 0) options.away = fitted.offloaded;
+  return fmt::format(
+      "Of {} layers {} keep what they save, {} are recomputed, of {} it goes to the host: {:.4g} "
+      "GB "
+      "of {:.4g}, a step of {:.4g} s on {}.",
+      fitted.layers.size(), count(Saving::Keep), count(Saving::Recompute), count(Saving::Offload),
+      static_cast<double>(fitted.step.peak_bytes) / 1e9, capacity / 1e9, fitted.step.seconds,
+      machine.name);
 }
 
 std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& world) {

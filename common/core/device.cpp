@@ -118,6 +118,11 @@ Work Device::copy_async(View to, ConstView from, Queue queue) {
   if (wants_costs() && &to.device() == &from.device())
     charge(
         {.operation = "copy", .bytes = 2 * static_cast<double>(to.bytes()), .dtype = to.dtype()});
+  if (queue != Queue::Compute && &to.device() != &from.device()) {
+    const std::lock_guard lock(mutex_);
+    if (&to.device() == this) copied_.to_device += static_cast<std::int64_t>(to.bytes());
+    if (&from.device() == this) copied_.from_device += static_cast<std::int64_t>(to.bytes());
+  }
   // Of the host and a GPU it is the GPU that copies, or what is emulated.
   Device* copies = this;
   for (Device* side : {&to.device(), &from.device()})
@@ -136,6 +141,11 @@ void Device::zero(View out) {
 void Device::charge(const OpCost& cost) {
   do_charge(cost);
   if (listener_) listener_(cost);
+}
+
+Copied Device::copied() const {
+  const std::lock_guard lock(mutex_);
+  return copied_;
 }
 
 Ledger Device::ledger() const {

@@ -47,6 +47,11 @@ struct Usage {
   std::int64_t peak_bytes = 0;
 };
 
+// Bytes that were copied between a device and others.
+struct Copied {
+  std::int64_t to_device = 0, from_device = 0;
+};
+
 // A snapshot of a device's books. Bytes are those asked for, without rounding.
 struct Ledger {
   std::array<Usage, kPurposeCount> purposes{};
@@ -90,6 +95,8 @@ class Device {
   // must live until wait() has returned; memory of the host has then been read or written.
   Work copy_async(View to, ConstView from, Queue queue = Queue::Compute);
   void copy(View to, ConstView from);  // copy_async, waited for
+  // Of all copies beside Queue::Compute that were asked of this device so far.
+  Copied copied() const;
   void zero(View out);
   // Returns when all that was asked of this device is over, and throws what went wrong meanwhile:
   // operations of a GPU return before they are done. Nothing on the CPU.
@@ -141,6 +148,7 @@ class Device {
   std::function<void(const OpCost&)> listener_;
   mutable std::mutex mutex_;
   Ledger ledger_;
+  Copied copied_;
   std::map<std::size_t, std::vector<void*>> cache_;  // by size class
   std::map<std::type_index, std::shared_ptr<void>> extensions_;
 };

@@ -103,8 +103,10 @@ LaunchOptions on_machine(const Machine& machine, int ranks, const EmulatedOption
   launch.network = machine.network(ranks);
   launch.timeout_seconds = kTimeoutSeconds;
   if (!options.meta) launch.internals.stack_bytes = kStackBytes;
-  launch.make_device = [&machine, options](int /*rank*/, Clock& clock) {
-    return std::make_unique<EmulatedDevice>(clock, machine, options);
+  launch.make_device = [&machine, options, ranks](int /*rank*/, Clock& clock) {
+    EmulatedOptions of_rank = options;
+    of_rank.node_ranks = std::min(ranks, machine.ranks_per_node);
+    return std::make_unique<EmulatedDevice>(clock, machine, of_rank);
   };
   return launch;
 }

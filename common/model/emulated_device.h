@@ -10,6 +10,7 @@ namespace aisc {
 struct EmulatedOptions {
   bool meta = false;    // without numbers: no memory, nothing is computed
   bool poison = false;  // as of DeviceOptions
+  int node_ranks = 1;   // of the machine's, that share a node
 };
 
 // With numbers its memory is the host's and its results are the CPU's. Without, addresses are made
@@ -31,6 +32,7 @@ class EmulatedDevice final : public Device {
   DeviceKind kind() const override { return options_.meta ? DeviceKind::Meta : DeviceKind::Cpu; }
   bool is_host() const override { return !options_.meta; }
   const Machine& machine() const { return machine_; }
+  int node_ranks() const { return options_.node_ranks; }
 
  private:
   class LateCopy;

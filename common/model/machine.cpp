@@ -121,6 +121,10 @@ Machine parse(const std::string& name, const Json& object, const std::string& wh
   m.ranks_per_node = reader.count("ranks_per_node");
   m.cards_per_node = reader.count("cards_per_node");
   m.nodes = reader.count("nodes");
+  // A file of doctor's has none: a processor is its own host.
+  m.host_bandwidth = reader.has("host_bandwidth") ? reader.number("host_bandwidth", 1)
+                                                  : m.memory_bandwidth * m.ranks_per_node;
+  m.host_capacity = reader.has("host_capacity") ? reader.number("host_capacity") : 0;
   m.product_share = reader.curve("product_share");
   m.move_share = reader.curve("move_share");
   const Json slower = reader.has("slower") ? reader.take("slower") : Json::object();
@@ -242,6 +246,11 @@ std::string describe(const Machine& m) {
     line("", fmt::format("{:.3g} us", link.latency_seconds * 1e6), of((key + "_latency").c_str()));
   };
   lines("to the host", m.host_link, "host");
+  if (m.sources.contains("host_bandwidth"))
+    line("a host's memory", fmt::format("{:.4g} GB/s", m.host_bandwidth / 1e9),
+         of("host_bandwidth"));
+  if (m.sources.contains("host_capacity"))
+    line("", fmt::format("{:.4g} GB", m.host_capacity / 1e9), of("host_capacity"));
   lines("inside a node", m.node_link, "node");
   lines("a network card", m.card_link, "card");
   line("ranks of a node", fmt::format("{}", m.ranks_per_node), of("ranks_per_node"));

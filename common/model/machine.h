@@ -33,6 +33,8 @@ struct Machine {
   double capacity = 0;            // bytes; 0: no limit
   double launch_seconds = 0;      // of each operation
   Link host_link{};               // to the host and from it, each way
+  // The memory of the hosts, which a node's ranks share: bytes/s, and bytes; 0: no limit.
+  double host_bandwidth = 0, host_capacity = 0;
   Link node_link{}, card_link{};  // of a rank inside its node; of a network card
   int ranks_per_node = 1, cards_per_node = 1, nodes = 1;
   Curve product_share;  // of the peak, by the FLOPs of the product

@@ -9,6 +9,10 @@ namespace {
 
 DType state_dtype(const OptimizerSlice& slice) { return statistics_of(slice.weight.dtype()); }
 
+Device& device_of(const OptimizerSlice& slice, Device* state) {
+  return state ? *state : slice.weight.device();
+}
+
 View flattened(const View& x) { return x.reshaped({x.count()}); }
 
 void add_state(std::vector<Optimizer::State>& state, const OptimizerSlice& slice,
@@ -56,25 +60,42 @@ void Optimizer::step_by_sign(std::size_t i) {
       });
     });
   device.copy(moved, weight);
-  if (masters_[i]) ops::cast(slice.weight, masters_[i]);
+  round_master(i);
   ops::fill(slice.gradient, 0);
 }
 
-Optimizer::Optimizer(std::vector<OptimizerSlice> slices) : slices_(std::move(slices)) {
+void Optimizer::round_master(std::size_t i) const {
+  const View weight = slices_[i].weight;
+  const Tensor& master = masters_[i];
+  if (!master) return;
+  if (&master.device() == &weight.device()) return ops::cast(weight, master);
+  const Tensor rounded(weight.shape(), weight.dtype(), master.device());
+  ops::cast(rounded, master);
+  weight.device().copy(weight, rounded);
+}
+
+Optimizer::Optimizer(std::vector<OptimizerSlice> slices, Device* state)
+    : slices_(std::move(slices)) {
   for (const OptimizerSlice& slice : slices_) {
     masters_.emplace_back();
     if (state_dtype(slice) == slice.weight.dtype()) continue;
-    masters_.back() =
-        Tensor({slice.weight.count()}, DType::F32, slice.weight.device(), Purpose::Optimizer);
-    ops::cast(masters_.back(), slice.weight);
+    Device& device = device_of(slice, state);
+    masters_.back() = Tensor({slice.weight.count()}, DType::F32, device, Purpose::Optimizer);
+    if (&device == &slice.weight.device()) {
+      ops::cast(masters_.back(), slice.weight);
+      continue;
+    }
+    const Tensor weight(slice.weight.shape(), slice.weight.dtype(), device);
+    slice.weight.device().copy(weight, slice.weight);
+    ops::cast(masters_.back(), weight);
   }
 }
 
-std::vector<Tensor> Optimizer::make_zeros() const {
+std::vector<Tensor> Optimizer::make_zeros(Device* state) const {
   std::vector<Tensor> zeros;
   for (const OptimizerSlice& slice : slices_)
-    zeros.push_back(Tensor::zeros({slice.weight.count()}, state_dtype(slice), slice.weight.device(),
-                                  Purpose::Optimizer));
+    zeros.push_back(Tensor::zeros({slice.weight.count()}, state_dtype(slice),
+                                  device_of(slice, state), Purpose::Optimizer));
   return zeros;
 }
 

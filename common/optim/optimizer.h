@@ -43,11 +43,15 @@ class Optimizer {
   void step(const OptimizerStep& options);
   std::int64_t steps() const { return steps_; }  // taken so far
   // Goes on as if `steps` had been taken, after state() was filled with what it was then.
-  void resume(std::int64_t steps) { steps_ = steps; }
+  void resume(std::int64_t steps) {
+    steps_ = steps;
+    resumed();
+  }
   const std::vector<OptimizerSlice>& slices() const { return slices_; }
   // The copy of a slice's weights that step() updates, where these are of a shorter type; an empty
   // tensor elsewhere. Who fills weights from elsewhere fills it, too.
   const Tensor& master(std::size_t slice) const { return masters_[slice]; }
+  void round_master(std::size_t slice) const;  // makes the weight of its master, where it has one
 
   // What must be saved to go on later, by name: "blocks.0.norm1.weight/m". Views into live state.
   struct State {
@@ -61,9 +65,11 @@ class Optimizer {
   virtual std::vector<State> own_state() const { return {}; }
 
  protected:
-  explicit Optimizer(std::vector<OptimizerSlice> slices);
+  // State lies on this device; null: each slice's where its weight is.
+  explicit Optimizer(std::vector<OptimizerSlice> slices, Device* state = nullptr);
 
-  std::vector<Tensor> make_zeros() const;  // F32 (F64 where the weight is), one a slice
+  // F32 (F64 where the weight is), one a slice.
+  std::vector<Tensor> make_zeros(Device* state = nullptr) const;
 
   std::vector<OptimizerSlice> slices_;
   // The F32 copies of weights in a shorter type, one tensor a slice, empty where not needed.
@@ -71,6 +77,7 @@ class Optimizer {
 
  private:
   virtual void do_step(const OptimizerStep& options, std::int64_t step) = 0;
+  virtual void resumed() {}  // weights and state were filled from elsewhere
   void step_by_sign(std::size_t slice);
 
   std::int64_t steps_ = 0;

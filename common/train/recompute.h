@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/nn/gpt.h"
 
@@ -17,11 +18,17 @@ using RecomputeCore =
 struct Recompute {
   std::int64_t blocks = 0;  // so many at a time, of which the input alone is kept; 0: none
   bool core = false;        // the core of attention
+  bool attention = false, mlp = false;  // all of attention, the MLP
+  // "auto": of these blocks alone (`chosen`, by block), which are found when sizes are known, so
+  // that a step fits (02_cpu_offload/fit_savings.h).
+  bool fitted = false;
+  std::vector<bool> chosen = {};
   // Of cores so many bytes a rank are kept whole nevertheless, in place of their inputs: those of
   // the first micro-batches, as long as their backward has not come (Pass::kept).
   std::int64_t keep_bytes = 0;
 
-  // "none", "block", "core" or "every:4", four blocks at a time. Throws Error for another text.
+  // "none", "block", "core", "attention", "mlp", "every:4", four blocks at a time, or "auto".
+  // Throws Error for another text.
   static Recompute parse(const std::string& text);
   std::string to_string() const;
 

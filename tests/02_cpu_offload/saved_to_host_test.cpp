@@ -45,7 +45,7 @@ TEST(ToTheHost, MemoryIsFreeWhenTheNextLayerHasRun) {
       hook.after_forward(layer, {}, saved[layer]);
       EXPECT_EQ(live(), kCount) << "layer " << layer << "'s own";
     }
-    EXPECT_EQ(hook.moved_bytes(), 2 * 8 * kCount) << "the last layer's stays";
+    EXPECT_EQ(rank.device.copied().from_device, 2 * 8 * kCount) << "the last layer's stays";
     EXPECT_EQ(rank.clock.now(), 6) << "beside what layers compute";
     for (std::size_t layer = 3; layer-- > 0;) {
       hook.before_backward(layer, {}, saved[layer]);
@@ -86,7 +86,7 @@ TEST(ToTheHost, SharedStoragesMoveOnceAndKeepTheirShapes) {
     saved.push(numbers(rank, 0).reshaped({10, 100}));
     saved.push(saved.tensors()[0].share().reshaped({kCount}));
     hook.after_forward(0, {}, saved);
-    EXPECT_EQ(hook.moved_bytes(), 8 * kCount);
+    EXPECT_EQ(rank.device.copied().from_device, 8 * kCount);
     hook.before_backward(0, {}, saved);
     EXPECT_EQ(saved.tensors()[0].view().raw(), saved.tensors()[1].view().raw());
     EXPECT_EQ(saved.pop().shape(), Shape({kCount}));
@@ -124,7 +124,7 @@ TEST(ToTheHostGiven, SmallTensorsAndIndicesStay) {
     hook.after_forward(0, {}, saved);
     EXPECT_TRUE(saved.tensors()[0] && saved.tensors()[1]);
     EXPECT_FALSE(saved.tensors()[2]);
-    EXPECT_EQ(hook.moved_bytes(), 8 * kCount);
+    EXPECT_EQ(rank.device.copied().from_device, 8 * kCount);
     saved.pop();
     EXPECT_TRUE(error_says([&] { hook.before_backward(0, {}, saved); },
                            {"SavedToHost: layer 0 has 2 saved tensors, 3 after its forward"}));

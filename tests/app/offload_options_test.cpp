@@ -32,6 +32,27 @@ TEST(OffloadOptions, SayWhichFlagsDoNotGoTogether) {
         "do not wait"},
        {{"--offload", "weights", "--bucket-mb", "3"},
         "--bucket-mb and --offload weights: gradients go unit by unit"},
+       {{"--offload", "optimizer", "--optimizer", "adafactor"},
+        "--offload optimizer and --optimizer adafactor: its sums are of the device's weights"},
+       {{"--ranks", "2", "--offload", "optimizer", "--zero", "3", "--shard-by", "owners"},
+        "--offload optimizer and --shard-by owners: each host updates its slice of every unit"},
+       {{"--ranks", "2", "--pp", "2", "--schedule", "zb-h1", "--offload", "optimizer"},
+        "--offload optimizer and --schedule zb-h1: gradients go to the host behind a layer, "
+        "zero-bubble schedules defer them"},
+       {{"--delayed-update"},
+        "--delayed-update: only beside --offload optimizer, whose weights the device has, too"},
+       {{"--delayed-update", "--offload", "all"},
+        "--delayed-update: only beside --offload optimizer, whose weights the device has, too"},
+       {{"--delay-after", "3", "--offload", "optimizer"},
+        "--delay-after: only beside --delayed-update"},
+       {{"--delayed-update", "--offload", "optimizer", "--experts", "4", "--router", "bias"},
+        "--delayed-update and --router bias: its bias moves with every step"},
+       {{"--recompute", "auto"},
+        "--recompute auto and no limit: expected --device-memory-gb, or --machine"},
+       {{"--recompute", "auto", "--device-memory-gb", "1", "--ranks", "2", "--pp", "2"},
+        "--recompute auto and --pp: stages hold several micro-batches at a time"},
+       {{"--recompute", "auto", "--device-memory-gb", "1", "--offload", "all"},
+        "--recompute auto and --offload all: it says itself which activations go to the host"},
        {{"--device-memory-gb", "-1"}, "--device-memory-gb is -1, expected 0 or more"}});
   EXPECT_NE(refusal({"--offload", "disk"}).find("offload"), std::string::npos);
 }
@@ -44,6 +65,12 @@ TEST(OffloadOptions, GoTogetherOtherwise) {
   EXPECT_FALSE(saved.offloads("weights"));
   EXPECT_TRUE(saved.offloads("activations"));
   accepted({"--ranks", "4", "--pp", "2", "--schedule", "zb-v", "--offload", "activations"});
+  const Options optimizer = accepted({"--offload", "optimizer,activations", "--delayed-update"});
+  EXPECT_TRUE(optimizer.offloads("optimizer") && optimizer.offloads("activations"));
+  EXPECT_FALSE(optimizer.offloads("weights"));
+  EXPECT_TRUE(optimizer.delayed_update);
+  accepted({"--ranks", "2", "--offload", "optimizer", "--zero", "3"});
+  accepted({"--recompute", "auto", "--device-memory-gb", "1", "--offload", "weights"});
   accepted({"--ranks", "4", "--pp", "2", "--offload", "all", "--recompute", "block"});
 }
 

@@ -223,6 +223,20 @@ TEST(DeviceCopies, MoveTheSameCountAndTypeOnly) {
                          {"copy", "3 x F64", "3 x F32"}));
 }
 
+TEST(DeviceCopies, BetweenDevicesBesideComputingAreCounted) {
+  CpuDevice here, there;
+  const Tensor a({100}, DType::F32, here), b({100}, DType::F32, there), c({100}, DType::F32, here);
+  for (const Tensor* tensor : {&a, &b, &c}) tensor->device().zero(*tensor);
+  here.copy_async(a, b, Queue::ToDevice).wait();
+  here.copy_async(b, a, Queue::ToHost).wait();
+  here.copy_async(b.view().flat(0, 10), a.view().flat(0, 10), Queue::ToHost).wait();
+  here.copy_async(c, a, Queue::ToHost).wait();
+  here.copy(a, b);
+  EXPECT_EQ(here.copied().to_device, 400);
+  EXPECT_EQ(here.copied().from_device, 440);
+  EXPECT_EQ(there.copied().to_device, 0) << "it was asked for none";
+}
+
 TEST(Devices, HaveNames) {
   EXPECT_EQ(parse_device("cpu").kind, DeviceKind::Cpu);
   EXPECT_EQ(parse_device("cuda").kind, DeviceKind::Cuda);

@@ -116,6 +116,10 @@ TEST(Machines, SayWhatIsWrongWithAFile) {
   };
   write_file(path, with("", ""));
   EXPECT_EQ(find_machine(path).name, "m");
+  EXPECT_EQ(find_machine(path).host_bandwidth, 1) << "it is its own host";
+  EXPECT_EQ(find_machine(path).host_capacity, 0);
+  write_file(path, with("host_bandwidth", R"([9, "s"])"));
+  EXPECT_EQ(find_machine(path).host_bandwidth, 9);
   EXPECT_TRUE(says(with("colour", "1"), {path, "colour is unknown"}));
   EXPECT_TRUE(says(with("nodes", R"([1.5, "s"])"), {path, "nodes is 1.5", "a whole number"}));
   EXPECT_TRUE(says(with("nodes", R"([1e300, "s"])"), {path, "nodes", "to 1e+18"}));

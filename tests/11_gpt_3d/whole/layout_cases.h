@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "02_cpu_offload/gradients_home.h"
+#include "02_cpu_offload/host_update.h"
 #include "02_cpu_offload/host_weights.h"
 #include "02_cpu_offload/saved_to_host.h"
 #include "03_data_parallel/bucketed_reduction.h"
@@ -40,13 +42,13 @@ struct LayoutCase {
   std::string schedule = "";  // pp 1: none
   int chunks = 1;
   bool recompute = false, virtual_time = false, clipped = true;
-  bool owners = false;                            // of whole units, in stage 3
-  bool activations = false;                       // what blocks keep is cut over tp
-  bool weights_away = false, saved_away = false;  // on the host
-  bool sequence = false;                          // tokens are shared over tp between layers
-  bool stored = false;  // scores and masks; recomputed is the core, within a budget
-  int cp = 1;           // in zigzags; where scores are stored, by two rings
-  int ep = 0;           // of so many expert ranks among data ranks; 0: there are no experts
+  bool owners = false;       // of whole units, in stage 3
+  bool activations = false;  // what blocks keep is cut over tp
+  bool weights_away = false, saved_away = false, update_away = false;  // on the host
+  bool sequence = false;  // tokens are shared over tp between layers
+  bool stored = false;    // scores and masks; recomputed is the core, within a budget
+  int cp = 1;             // in zigzags; where scores are stored, by two rings
+  int ep = 0;             // of so many expert ranks among data ranks; 0: there are no experts
   std::string router = "switch";
   int micro = 3;   // micro-batches; interleaving takes as many as a multiple of its ranks
   int layers = 0;  // 0: as many as stages need, and 3 at least
@@ -56,17 +58,17 @@ struct LayoutCase {
   bool defers() const { return schedule.starts_with("zb-"); }
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
-  return out << fmt::format("dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp,
-                            c.tp, c.zero, c.weights_away ? " weights away" : "",
-                            c.saved_away ? " saved away" : "", c.owners ? " by owners" : "",
-                            c.pp > 1 ? " " + c.schedule : "", c.stored ? " stored" : "",
-                            c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
-                            c.sequence ? " sp" : "", c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
-                            c.ep > 0 ? fmt::format(" ep {} {}", c.ep, c.router) : "",
-                            c.virtual_time ? " in virtual time" : "",
-                            c.clipped ? "" : " not clipped",
-                            c.micro == 3 ? "" : fmt::format(" micro-batches {}", c.micro),
-                            c.layers == 0 ? "" : fmt::format(" layers {}", c.layers));
+  return out << fmt::format(
+             "dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+             c.weights_away ? " weights away" : "", c.saved_away ? " saved away" : "",
+             c.update_away ? " update away" : "", c.owners ? " by owners" : "",
+             c.pp > 1 ? " " + c.schedule : "", c.stored ? " stored" : "",
+             c.recompute ? " recomputed" : "", c.activations ? " in parts" : "",
+             c.sequence ? " sp" : "", c.cp > 1 ? fmt::format(" cp {}", c.cp) : "",
+             c.ep > 0 ? fmt::format(" ep {} {}", c.ep, c.router) : "",
+             c.virtual_time ? " in virtual time" : "", c.clipped ? "" : " not clipped",
+             c.micro == 3 ? "" : fmt::format(" micro-batches {}", c.micro),
+             c.layers == 0 ? "" : fmt::format(" layers {}", c.layers));
 }
 
 inline const std::vector<std::pair<std::string, int>> kSchedules{
@@ -149,8 +151,11 @@ inline StepParts parts_of(const LayoutCase& c) {
     parts = owned();
   else if (c.zero > 0)
     parts = sharded({.stage = c.zero});
+  else if (c.update_away)
+    parts = gradients_on_host();
   else if (c.dp > 1)
     parts.reducer = bucketed({.first_bytes = 64, .bytes = 3000, .overlap = true});
+  if (c.update_away) parts = update_on_host(std::move(parts), {.piece = 1000});
   if (c.stored) parts = selective_recomputation(stored_attention(std::move(parts)));
   if (c.pp > 1) parts = pipelined({.schedule = c.schedule, .chunks = c.chunks}, std::move(parts));
   if (c.activations) parts = shard_activations(std::move(parts), {.least_bytes = 1});

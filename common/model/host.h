@@ -1,0 +1,37 @@
+// The host of a device: the memory in which a model lies that the device has no room for, and the
+// processor that computes there.
+#pragma once
+
+#include <memory>
+
+#include "common/comm/rank.h"
+
+namespace aisc {
+
+// Its memory has books of its own: pinned memory beside a GPU, memory without numbers beside a
+// device without. Copies between the two are the device's (Device::copy_async), on Queue::ToDevice
+// and Queue::ToHost.
+//
+// In virtual time it has a clock of its own, since it computes beside the device: operations on its
+// memory take the time of their bytes at this rank's share of the host's bandwidth. On the wall's
+// clock begin() and wait() do nothing.
+class Host {
+ public:
+  explicit Host(const Rank& rank);
+
+  Device& memory() const { return *memory_; }
+  void begin();       // what is computed here next begins when it is asked for, not before
+  void wait() const;  // the rank goes on when all that was computed here is over
+
+ private:
+  struct Beside;  // an emulated device
+
+  Clock& rank_clock_;
+  std::shared_ptr<Beside> beside_;  // null on the wall's clock
+  std::shared_ptr<Device> memory_;
+};
+
+// The one of rank.device, which lives as long as that.
+Host& host_of(const Rank& rank);
+
+}  // namespace aisc
