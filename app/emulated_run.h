@@ -50,9 +50,9 @@ struct EmulatedStep {
   // Of all its communicators, and of these bytes of all ranks those that leave a
   // node, where all run.
   std::int64_t messages = 0, sent_bytes = 0, between_nodes = 0;
-  SentBytes sent;                             // app/plan.h
-  Ledger host;                                // of its host's memory
-  Copied copied;                              // beside computing
+  SentBytes sent;  // app/plan.h
+  Ledger host;     // of its host's memory
+  Copied copied;   // beside computing
   StepBooks books() const { return {ledger, sent, host, copied}; }
   NeededBytes needed;                         // of the rank that needs most
   std::int64_t parameters = 0, elements = 0;  // without and with padding

@@ -48,7 +48,7 @@ Copied copied_since(const Copied& before, const Copied& now);
 struct StepBooks {
   Ledger ledger;  // live between two steps, peaks of one
   SentBytes sent;
-  Ledger host = {};  // of what lies there
+  Ledger host = {};    // of what lies there
   Copied copied = {};  // to the host and from it
 };
 

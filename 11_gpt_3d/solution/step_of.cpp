@@ -155,9 +155,8 @@ std::string fit_savings(Options& options) {
   if (count(Saving::Recompute) > 0) recompute.chosen = fitted.recomputed;
   if (count(Saving::Offload) > 0) options.away = fitted.offloaded;
   return fmt::format(
-      "Of {} layers {} keep what they save, {} are recomputed, of {} it goes to the host: {:.4g} "
-      "GB "
-      "of {:.4g}, a step of {:.4g} s on {}.",
+      "{} layers: {} keep what they save, {} recompute, {} offload it; {:.4g} GB of {:.4g}, a step "
+      "of {:.4g} s on {}.",
       fitted.layers.size(), count(Saving::Keep), count(Saving::Recompute), count(Saving::Offload),
       static_cast<double>(fitted.step.peak_bytes) / 1e9, capacity / 1e9, fitted.step.seconds,
       machine.name);

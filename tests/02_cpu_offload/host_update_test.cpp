@@ -55,7 +55,7 @@ struct Held {
   // Of these weights: an update that came a step too late or too early makes others.
   void make_gradients(std::int64_t step) const {
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      const std::vector<double> w = doubles(weights[i]);
+      const std::vector<double> w = to_doubles(weights[i]);
       std::vector<double> g;
       for (std::size_t j = 0; j < w.size(); ++j)
         g.push_back(.25 * w[j] - .125 * static_cast<double>((j * 7 + i) % 5) +
@@ -64,12 +64,11 @@ struct Held {
     }
   }
   static void set(const Tensor& to, const std::vector<double>& numbers) {
-    CpuDevice cpu;
-    to.device().copy(to, from_doubles({to.count()}, numbers, to.dtype(), cpu));
+    write_doubles(to, numbers);
   }
   bool operator==(const Held& other) const {
     for (std::size_t i = 0; i < weights.size(); ++i)
-      if (doubles(weights[i]) != doubles(other.weights[i])) return false;
+      if (to_doubles(weights[i]) != to_doubles(other.weights[i])) return false;
     return true;
   }
   std::vector<Tensor> weights, gradients;
@@ -202,12 +201,12 @@ struct Serial {
     device.make_gradients(step);
     std::vector<std::vector<double>> before;
     for (std::size_t i = 0; i < next.weights.size(); ++i) {
-      before.push_back(doubles(next.weights[i]));
-      Held::set(next.gradients[i], doubles(device.gradients[i]));
+      before.push_back(to_doubles(next.weights[i]));
+      Held::set(next.gradients[i], to_doubles(device.gradients[i]));
     }
     adamw.step(at(step));
     for (std::size_t i = 0; i < next.weights.size(); ++i)
-      Held::set(device.weights[i], step > delay_after_ ? before[i] : doubles(next.weights[i]));
+      Held::set(device.weights[i], step > delay_after_ ? before[i] : to_doubles(next.weights[i]));
   }
   Held next, device;
   AdamW adamw;
@@ -274,7 +273,7 @@ TEST(OneStepLateGiven, GoesOnFromItsState) {
       };
       for (std::int64_t i = 1; i <= 3; ++i) step(whole, first, i);
       HostUpdate second(rank, later.slices(), options);
-      Held::set(later.weights[0], doubles(whole.weights[0]));
+      Held::set(later.weights[0], to_doubles(whole.weights[0]));
       const std::vector<Optimizer::State> from = first.state(), to = second.state();
       ASSERT_EQ(from.size(), to.size());
       for (std::size_t i = 0; i < from.size(); ++i) {

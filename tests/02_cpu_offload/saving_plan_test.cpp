@@ -23,12 +23,12 @@ namespace {
 
 using enum Saving;
 
-constexpr double kForward = 2, kBackward = 4;
+constexpr double kForwardSeconds = 2, kOwnBackwardSeconds = 4;
 
 // Each computes 2 s and 4 s, and saves 100 bytes of which 10 are its input; a copy takes 3 s.
 std::vector<LayerCost> alike(std::size_t count) {
-  std::vector<LayerCost> layers(count, {.forward_seconds = kForward,
-                                        .backward_seconds = kBackward,
+  std::vector<LayerCost> layers(count, {.forward_seconds = kForwardSeconds,
+                                        .backward_seconds = kOwnBackwardSeconds,
                                         .copy_seconds = 3,
                                         .saved_bytes = 100,
                                         .input_bytes = 10});

@@ -1,10 +1,12 @@
 // Training with weights, gradients and activations on the host is the serial run.
 #include <gtest/gtest.h>
 
+#include "02_cpu_offload/fit_savings.h"
 #include "02_cpu_offload/gradients_home.h"
 #include "02_cpu_offload/host_update.h"
 #include "02_cpu_offload/host_weights.h"
 #include "02_cpu_offload/saved_to_host.h"
+#include "tests/support/error_says.h"
 #include "tests/support/serial_run.h"
 
 namespace aisc {
@@ -93,6 +95,92 @@ TEST(ZeroOffload, FourBytesOfAParameterGoOverTheLinkInAStep) {
   const double table = 128.0 * 64, count = table + 8 * 64 + 4 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
   EXPECT_NEAR(placed(update_on_host(gradients_on_host())).copied_per_parameter,
               4 + 2 * table / count, 1e-9);
+}
+
+// What is chosen fits, takes as long as it says, and changes no bit.
+class FittedStep : public ::testing::Test {
+ protected:
+  static TrainConfig sized() {
+    TrainConfig config = odd_training();
+    config.model = {.layers = 6,
+                    .heads = 4,
+                    .width = 64,
+                    .context = 32,
+                    .vocabulary = 61,
+                    .dropout = .1,
+                    .dtype = DType::F64};
+    config.batch = 4;
+    return config;
+  }
+  // With a link so many times as slow.
+  static Machine machine_of(double slower) {
+    Machine machine = find_machine("dgx-2");
+    machine.host_link.seconds_per_byte *= slower;
+    machine.capacity = 0;
+    return machine;
+  }
+  static StepMeasure measured(const Machine& machine, const TrainConfig& config,
+                              const StepParts& parts) {
+    StepMeasure result;
+    launch(on_machine(machine, 1, {.meta = true}), [&](const Rank& rank) {
+      Trainer trainer(rank, config, parts);
+      const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(config.model.context + 1));
+      const BatchSampler data(zeros, config.model.context, 1);
+      const double begin = rank.clock.now();
+      trainer.step(data);
+      result = {rank.clock.now() - begin, rank.device.ledger().total.peak_bytes};
+    });
+    return result;
+  }
+  static FittedSavings fitted(const Machine& machine, std::int64_t capacity) {
+    return fit_savings(sized(), {}, machine.host_link, capacity,
+                       [&](const TrainConfig& config, const StepParts& parts) {
+                         return measured(machine, config, parts);
+                       });
+  }
+};
+
+TEST_F(FittedStep, HoldsNoMoreThanThereIsAndIsQuickerThanOneChoiceForAll) {
+  int recomputed = 0, offloaded = 0;
+  for (const double slower : {.02, 1.0, 20.0}) {
+    const Machine machine = machine_of(slower);
+    const StepMeasure none = measured(machine, sized(), {});
+    TrainConfig blocks = sized();
+    blocks.recompute.blocks = 1;
+    const StepMeasure all_again = measured(machine, blocks, {});
+    const StepMeasure all_away = measured(machine, sized(), activations_on_host({}));
+    for (const double share : {.98, .9, .8}) {
+      const auto capacity = static_cast<std::int64_t>(share * static_cast<double>(none.peak_bytes));
+      const FittedSavings fit = fitted(machine, capacity);
+      EXPECT_LE(fit.step.peak_bytes, capacity);
+      EXPECT_GE(fit.step.seconds, none.seconds);
+      for (const StepMeasure& all : {all_again, all_away})
+        if (all.peak_bytes <= capacity) {
+          EXPECT_LE(fit.step.seconds, all.seconds);
+        }
+      for (const bool is : fit.recomputed) recomputed += is;
+      for (const bool is : fit.offloaded) offloaded += is;
+    }
+  }
+  EXPECT_GT(recomputed, 0) << "where links are slow";
+  EXPECT_GT(offloaded, 0) << "where links are fast";
+}
+
+TEST_F(FittedStep, ChangesNoBit) {
+  const Machine machine = machine_of(1);
+  const StepMeasure none = measured(machine, sized(), {});
+  const FittedSavings fit =
+      fitted(machine, static_cast<std::int64_t>(.85 * static_cast<double>(none.peak_bytes)));
+  TrainConfig chosen = sized();
+  chosen.recompute.chosen = fit.recomputed;
+  const auto moved = run_layout({.options = on_machine(machine, 1, {.poison = true})}, chosen, 2,
+                                activations_on_host({}, {.layers = fit.offloaded}));
+  EXPECT_TRUE(same_steps(run_layout({.ranks = 1}, sized(), 2), moved, 0));
+}
+
+TEST_F(FittedStep, SaysWhatIsNeededAtLeast) {
+  EXPECT_TRUE(error_says([&] { fitted(machine_of(1), 1000); },
+                         {"--recompute auto: a rank needs", "GB at least", "--offload weights"}));
 }
 
 // Moved there and back nothing changes.
