@@ -19,7 +19,7 @@
 namespace aisc {
 namespace {
 
-constexpr std::int64_t kCount = 1 << 24;  // 16 million weights: no cache has them
+constexpr std::int64_t kCount = 1 << 26;  // 67 million weights: no cache has them
 constexpr int kLayers = 8;
 constexpr std::int64_t kWidth = 1024;
 
