@@ -2,6 +2,7 @@
 // backward alone (ZeRO-Offload, Ren et al., arXiv 2101.06840).
 #pragma once
 
+#include <functional>
 #include <future>
 #include <vector>
 
@@ -64,6 +65,7 @@ class HostUpdate final : public Optimizer {
   void take_in();       // what was updated meanwhile, on its way to the device
   void keep();          // this step's gradients, on their way to `kept_`
   void wait_for_all();  // of these
+  void state_of(const Piece& piece, const std::function<void(ConstView)>& f) const;
   Coming bring(const Piece& piece) const;
   void update(const Piece& piece, ConstView gradient, const OptimizerStep& options,
               std::int64_t step) const;

@@ -64,6 +64,7 @@ class HostWeights final : public Reducer {
   Tensor values_;               // this rank's slices of all units, on the host
   std::vector<bool> here_;      // by unit: on the device or on its way
   std::vector<Coming> coming_;  // by unit, until it has arrived
+  Host& host_;
   GradientsHome gradients_;
 };
 

@@ -13,6 +13,10 @@ namespace aisc {
 
 StepParts step_of(const Options& options);
 
+// Of --tier: makes the rank's host, whose memory lies in a file. Throws Error where none can be
+// made.
+void make_tier(const Options& options, const Rank& rank);
+
 // Of --recompute auto, once sizes are known: which blocks are recomputed, and which layers'
 // activations go to the host, by the figures of --machine, or of a DGX A100 where there is none.
 // Returns a line that says so; "" without auto. Throws Error where nothing fits.

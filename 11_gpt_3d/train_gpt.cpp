@@ -373,6 +373,7 @@ int run_gpt(int argc, char** argv) {
     require_same_start(rank, checkpoint ? checkpoint->step : 0, dataset.hash());
     RunFacts facts = program;
     if (const auto gpu = gpu_facts(rank.device)) facts.device = gpu->name;
+    make_tier(options, rank);
     try {
       PeakMeter peak(rank, options.train.model.dtype, options.peak * 1e9);
       return Run(rank, options, dataset, checkpoint ? &*checkpoint : nullptr, facts, peak,

@@ -78,6 +78,10 @@ void require_sharding(const Options& o, const IsHere& here) {
 void require_offload(const Options& o, const IsHere& here) {
   if (!(o.device_memory_gb >= 0))
     fail(fmt::format("--device-memory-gb is {}, expected 0 or more", o.device_memory_gb));
+  if (!o.tier.empty() && (!o.tier.starts_with("disk:") || o.tier.size() == 5))
+    fail(fmt::format("--tier is {}, expected disk:FOLDER", o.tier));
+  if (!o.tier.empty() && !o.machine.empty())
+    fail("--tier and --machine: a disk takes no virtual time");
   if (o.delayed_update && (!o.offloads("optimizer") || o.offloads("weights")))
     fail("--delayed-update: only beside --offload optimizer, whose weights the device has, too");
   if (!o.offloads("weights") && !o.offloads("optimizer")) return;

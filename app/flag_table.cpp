@@ -161,6 +161,11 @@ void add_offload(FlagRows& rows, Options& o) {
             "--zero 1 or 3 divides these on the devices; activations; or weights and activations",
             {"none", "weights", "optimizer", "activations", "optimizer,activations", "all"})
       .is(kLayout);
+  rows.text("tier", o.tier,
+            "disk:FOLDER: what is on the host lies in a file there, each rank's in one of its own, "
+            "and comes to memory ahead of its use")
+      .is(kLayout)
+      .only_beside("--offload", [&o] { return o.offload != "none"; });
   rows.on("delayed-update", o.delayed_update,
           "the host updates while the next step computes, whose weights are one update behind");
   rows.number("delay-after", o.delay_after, 0, kMostCount,

@@ -63,6 +63,7 @@ struct Options {
   std::vector<bool> away = {};  // of --recompute auto: the layers whose activations go to the host
   bool delayed_update = false;  // the host's, one step late, behind so many steps
   std::int64_t delay_after = 0;
+  std::string tier = "";            // "disk:PATH": what lies on the host is in a file there
   double device_memory_gb = 0;      // that a rank's device may hold; 0: all that it has
   struct Pipeline {                 // of train.pp stages a chunk
     std::string schedule = "1f1b";  // 05_pipeline/pipelined.h

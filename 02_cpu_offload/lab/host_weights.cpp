@@ -1,4 +1,4 @@
-// Yours to write; from 02_cpu_offload/solution/host_weights.cpp (stub a11cbcaaae5e).
+// Yours to write; from 02_cpu_offload/solution/host_weights.cpp (stub 5b168e42998e).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "02_cpu_offload/host_weights.h"
 
@@ -18,10 +18,10 @@ HostWeights::HostWeights(const Rank& rank, const Model& model, ParameterStore& s
       layers_(layer_units(model, store.units())),
       here_(store.units().size()),
       coming_(store.units().size()),
+      host_(host_of(rank)),
       gradients_(rank, store) {
   const std::int64_t count = store.layout().count() / rank.world.size();
-  values_ =
-      Tensor::zeros({count}, store.value_dtype(), host_of(rank).memory(), Purpose::Parameters);
+  values_ = Tensor::zeros({count}, store.value_dtype(), host_.memory(), Purpose::Parameters);
 }
 
 Range HostWeights::own(std::size_t unit) const {
@@ -52,6 +52,7 @@ void HostWeights::arrive(std::size_t unit) {
   if (!coming_[unit].slice) return;
   Coming coming = std::exchange(coming_[unit], {});
   coming.copy.wait();
+  host_.behind(values_.view().flat(own(unit).begin, own(unit).count()));
   const int ranks = rank().world.size();
   if (ranks > 1) {
     Tensor whole({coming.slice.count() * ranks}, values_.dtype(), rank().device,
@@ -79,6 +80,11 @@ void HostWeights::turn_to(const LayerTurn& turn, bool training) {
   const Moves moves = moves_before(turn, layers_, here_, training, options_);
   for (const std::size_t unit : moves.evict) evict(unit);
   for (const std::size_t unit : moves.fetch) fetch(unit);
+  const auto next = next_turn(turn, layers_.size(), training);
+  const auto then = next ? next_turn(*next, layers_.size(), training) : std::nullopt;
+  if (then)
+    for (const std::size_t unit : layers_[then->layer].reads)
+      if (!here_[unit]) host_.ahead(values_.view().flat(own(unit).begin, own(unit).count()));
   for (const std::size_t unit : moves.needed) arrive(unit);
 }
 

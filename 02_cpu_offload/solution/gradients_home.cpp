@@ -55,9 +55,11 @@ void GradientsHome::land() {
   const auto span = rank_.trace.span("communication", "gradients to the host");
   Going arrived = std::exchange(going_, {});
   arrived.copy.wait();
-  if (!arrived.arrived) return;
-  host_.begin();
-  ops::add(arrived.place, arrived.place, arrived.arrived);
+  if (arrived.arrived) {
+    host_.begin();
+    ops::add(arrived.place, arrived.place, arrived.arrived);
+  }
+  host_.behind(arrived.place);
 }
 
 void GradientsHome::finish() {

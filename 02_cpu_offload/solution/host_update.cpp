@@ -59,7 +59,15 @@ View HostUpdate::working(std::size_t slice) const {
   return weights_[slice] ? weights_[slice].view() : slices_[slice].weight;
 }
 
+// What of the state a piece's update reads and writes.
+void HostUpdate::state_of(const Piece& piece, const std::function<void(ConstView)>& f) const {
+  const std::size_t i = piece.slice;
+  for (const Tensor* state : {&masters_[i], &m_[i], &v_[i]})
+    if (*state) f(state->view().flat(piece.range.begin, piece.range.count()));
+}
+
 HostUpdate::Coming HostUpdate::bring(const Piece& piece) const {
+  state_of(piece, [this](ConstView view) { host_.ahead(view); });
   const OptimizerSlice& slice = slices_[piece.slice];
   const std::int64_t count = piece.range.count();
   Coming coming{
@@ -90,6 +98,7 @@ void HostUpdate::update(const Piece& piece, ConstView gradient, const OptimizerS
 }
 
 Work HostUpdate::send(const Piece& piece) const {
+  state_of(piece, [this](ConstView view) { host_.behind(view); });
   const std::int64_t begin = piece.range.begin, count = piece.range.count();
   if (!weights_[piece.slice]) return Work();
   return rank_.device.copy_async(slices_[piece.slice].weight.flat(begin, count),

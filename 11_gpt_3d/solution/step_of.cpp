@@ -10,6 +10,7 @@
 #include "02_cpu_offload/gradients_home.h"
 #include "02_cpu_offload/host_update.h"
 #include "02_cpu_offload/host_weights.h"
+#include "02_cpu_offload/more/file_memory.h"
 #include "02_cpu_offload/saved_to_host.h"
 #include "03_data_parallel/bucketed_reduction.h"
 #include "03_data_parallel/layered.h"
@@ -129,6 +130,13 @@ StepParts step_of(const Options& options) {
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
   return parts;
+}
+
+void make_tier(const Options& options, const Rank& rank) {
+  constexpr std::string_view kDisk = "disk:";
+  if (options.tier.empty()) return;
+  const auto memory = std::make_shared<FileMemory>(options.tier.substr(kDisk.size()));
+  make_host(rank, memory, memory);
 }
 
 std::string fit_savings(Options& options) {

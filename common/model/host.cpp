@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/core/error.h"
 #include "common/model/emulated_device.h"
 
 namespace aisc {
@@ -35,7 +36,9 @@ struct Host::Beside {
   EmulatedDevice memory;
 };
 
-Host::Host(const Rank& rank) : rank_clock_(rank.clock) {
+Host::Host(const Rank& rank, std::shared_ptr<Device> memory, std::shared_ptr<Pager> pager)
+    : rank_clock_(rank.clock), memory_(std::move(memory)), pager_(std::move(pager)) {
+  if (memory_) return;
   if (const auto* emulated = dynamic_cast<const EmulatedDevice*>(&rank.device)) {
     beside_ = std::make_shared<Beside>(*emulated);
     memory_ = {beside_, &beside_->memory};
@@ -52,6 +55,13 @@ void Host::begin() {
 
 void Host::wait() const {
   if (beside_) rank_clock_.advance_to(beside_->clock.now());
+}
+
+void make_host(const Rank& rank, std::shared_ptr<Device> memory, std::shared_ptr<Pager> pager) {
+  Slot& slot = rank.device.extension<Slot>();
+  if (slot.host) fail("host: it is there already");
+  if (rank.clock.is_virtual()) fail("host: memory of one's own takes no virtual time");
+  slot.host = std::make_unique<Host>(rank, std::move(memory), std::move(pager));
 }
 
 Host& host_of(const Rank& rank) {

@@ -47,6 +47,11 @@ TEST(OffloadOptions, SayWhichFlagsDoNotGoTogether) {
         "--delay-after: only beside --delayed-update"},
        {{"--delayed-update", "--offload", "optimizer", "--experts", "4", "--router", "bias"},
         "--delayed-update and --router bias: its bias moves with every step"},
+       {{"--tier", "disk:/tmp"}, "--tier: only beside --offload"},
+       {{"--tier", "/tmp", "--offload", "all"}, "--tier is /tmp, expected disk:FOLDER"},
+       {{"--tier", "disk:", "--offload", "all"}, "--tier is disk:, expected disk:FOLDER"},
+       {{"--tier", "disk:/tmp", "--offload", "all", "--machine", "dgx-2"},
+        "--tier and --machine: a disk takes no virtual time"},
        {{"--recompute", "auto"},
         "--recompute auto and no limit: expected --device-memory-gb, or --machine"},
        {{"--recompute", "auto", "--device-memory-gb", "1", "--ranks", "2", "--pp", "2"},
@@ -70,6 +75,7 @@ TEST(OffloadOptions, GoTogetherOtherwise) {
   EXPECT_FALSE(optimizer.offloads("weights"));
   EXPECT_TRUE(optimizer.delayed_update);
   accepted({"--ranks", "2", "--offload", "optimizer", "--zero", "3"});
+  EXPECT_EQ(accepted({"--offload", "weights", "--tier", "disk:/tmp"}).tier, "disk:/tmp");
   accepted({"--recompute", "auto", "--device-memory-gb", "1", "--offload", "weights"});
   accepted({"--ranks", "4", "--pp", "2", "--offload", "all", "--recompute", "block"});
 }

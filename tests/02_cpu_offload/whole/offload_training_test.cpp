@@ -5,9 +5,11 @@
 #include "02_cpu_offload/gradients_home.h"
 #include "02_cpu_offload/host_update.h"
 #include "02_cpu_offload/host_weights.h"
+#include "02_cpu_offload/more/file_memory.h"
 #include "02_cpu_offload/saved_to_host.h"
 #include "tests/support/error_says.h"
 #include "tests/support/serial_run.h"
+#include "tests/support/temporary_folder.h"
 
 namespace aisc {
 namespace {
@@ -211,6 +213,23 @@ TEST(WeightsOnTheHost, TrainAModelFourTimesAsLargeAsTheDevice) {
   EXPECT_TRUE(
       same_steps(serial, run_layout({.options = device}, config, 2,
                                     activations_on_host(weights_on_host(), {.least_bytes = 0}))));
+}
+
+TEST(WeightsInAFile, TrainsAsTheSerialRun) {
+  const TemporaryFolder folder;
+  StepParts parts = weights_on_host();
+  const auto inner = parts.reducer;
+  parts.reducer = [&](const Rank& rank, const Model& model, ParameterStore& store) {
+    const auto memory = std::make_shared<FileMemory>(folder.path());
+    make_host(rank, memory, memory);
+    return inner(rank, model, store);
+  };
+  TrainConfig config = odd_training(3);
+  config.model.width = 96;
+  config.model.layers = 6;
+  config.model.heads = 4;
+  const auto serial = run_layout({.ranks = 1}, config, 2);
+  EXPECT_TRUE(same_steps(serial, run_layout({.ranks = 2}, config, 2, parts)));
 }
 
 }  // namespace
