@@ -6,6 +6,8 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -156,6 +158,7 @@ std::optional<int> rank_in(const std::string& name) {
 }
 
 constexpr const char* kMaster = "/master";
+constexpr const char* kNext = "/next";  // weights of updates that are a step late
 
 // This rank's part of a tensor in the file.
 void read_part(const Safetensors& file, const SavedTensor& s, Device& host) {
@@ -222,15 +225,21 @@ void read_state(const Rank& rank, const Safetensors& file, Trainer& trainer, Dev
   for (const SavedTensor& s : mine)
     if (!s.tensor.name.ends_with(kMaster) || file.find(s.tensor.name)) read_part(file, s, host);
   const Optimizer& optimizer = trainer.optimizer();
+  std::set<std::string> read;
+  for (const SavedTensor& s : mine) read.insert(s.tensor.name);
   for (std::size_t i = 0; i < optimizer.slices().size(); ++i) {
     const OptimizerSlice& slice = optimizer.slices()[i];
-    if (optimizer.master(i) || !slice.parameter || !file.find(slice.name + kMaster)) continue;
+    if (optimizer.master(i) || !slice.parameter) continue;
     const Parameter& p = *slice.parameter;
-    read_part(file,
-              {.tensor = {slice.name + kMaster, DType::F32, {p.global_shape.count()}},
-               .value = slice.weight,
-               .runs = global_runs(p, {slice.begin, slice.begin + slice.weight.count()})},
-              host);
+    for (const char* newest : {kMaster, kNext}) {
+      const std::string name = slice.name + newest;
+      if (read.contains(name) || !file.find(name)) continue;
+      read_part(file,
+                {.tensor = {name, DType::F32, {p.global_shape.count()}},
+                 .value = slice.weight,
+                 .runs = global_runs(p, {slice.begin, slice.begin + slice.weight.count()})},
+                host);
+    }
   }
 }
 

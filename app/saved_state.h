@@ -22,7 +22,8 @@ void write_state(const Rank& rank, const std::string& path, const Trainer& train
 
 // Fills this rank's state; Trainer::resume() is then to follow. Each rank for itself. The precision
 // may have changed: masters that are not in the file are what read_weights() made them, and weights
-// without masters become those of the file. Throws Error naming the tensor that is missing, as
+// without masters become those of the file; likewise the newest weights of a run whose updates were
+// a step late, where this one's are not. Throws Error naming the tensor that is missing, as
 // another optimizer's would be, or of another shape or type; and where ranks have state of their
 // own and as many others wrote it. Host memory likewise.
 void read_state(const Rank& rank, const Safetensors& file, Trainer& trainer, Device& host);

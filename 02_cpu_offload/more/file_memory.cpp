@@ -118,6 +118,7 @@ void FileMemory::ask(ConstView view, bool leaves) {
   if (!view || &view.device() != this) return;
   auto* const begin = static_cast<char*>(const_cast<void*>(view.raw()));
   const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) fail(std::exchange(failure_, ""));
   auto block = blocks_.upper_bound(begin);
   if (block == blocks_.begin()) return;
   const Range& whole = (--block)->second;

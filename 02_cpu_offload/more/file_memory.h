@@ -33,6 +33,7 @@ class FileMemory final : public Device, public Pager {
   bool is_host() const override { return true; }
 
   // Both return at once, and are carried out in this order. Views of other memory are left alone.
+  // Throw what went wrong in writing back what was asked for before.
   void ahead(ConstView view) override;
   void behind(ConstView view) override;
   void settle();  // until all that was asked for is over; throws what went wrong
