@@ -221,7 +221,10 @@ def sums(rows):
 def first_failure(rows):
     bad = ([r for r in rows if r.status in (FAILED, TIMEOUT)]
            or [r for r in rows if r.status == NOT_ASSESSED])
-    return f"{bad[0].exercise} {bad[0].title}: {bad[0].status}: {bad[0].message}" if bad else ""
+    if not bad:
+        return ""
+    message = bad[0].message.replace("\n", "; ")
+    return f"{bad[0].exercise} {bad[0].title}: {bad[0].status}: {message}"
 
 
 def write_csv(path, exercises, grades):

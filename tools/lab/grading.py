@@ -9,7 +9,7 @@ from .exercises import ROOT, LabError
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
 from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, plain,
-                    plain_race, reason_of_skip, shown)
+                    plain_race, printed_by, reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
 NOT_WRITTEN = re.compile(
@@ -221,7 +221,7 @@ def judge(lab, exercise, run, limits, expected=()):
             return FAILED, f"not written yet: {shown(written['place'])}"
         if written:
             return FAILED, f"needs {written['id']} {written['title']}, which is not written yet"
-        said = f"{failed[0].name}: {plain(text)}"
+        said = f"{failed[0].name}: {plain(text)}{printed_by(failed[0].name, run.output)}"
         owner = next((e for e in lab.exercises if e.file and matches(failed[0].name, e.tests)), None)
         if owner and not exercise.file:  # a sanitizer runs the tests of others
             return FAILED, f"needs {owner.id} {owner.title}, which does not pass: {said}"

@@ -87,7 +87,7 @@ def how_it_ended(mutant, run):
         return False, f"SURVIVED: {mutant.test} {run.tests[0].result}"
     if NOT_WRITTEN.search(failures[0]) or "C++ exception with description" in failures[0]:
         return False, f"killed by an exception that the mutant does not state: {plain(failures[0])}"
-    return True, plain(failures[0])
+    return True, plain(failures[0]).replace("\n", "; ")
 
 
 def judge_all(work):

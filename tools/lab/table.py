@@ -18,8 +18,8 @@ def print_row(row):
     print(f"{row.exercise:<7} {row.title:<24} {points + '/' + number(row.possible):>7}   {row.status}",
           flush=True)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
-    if row.message:
-        print(textwrap.fill(row.message, width, initial_indent=" " * 8, subsequent_indent=" " * 8,
+    for line in row.message.splitlines():
+        print(textwrap.fill(line, width, initial_indent=" " * 8, subsequent_indent=" " * 10,
                             break_long_words=False, break_on_hyphens=False), flush=True)
 
 

@@ -8,6 +8,10 @@ WAITED = re.compile(r"has not (arrived at|met rank)|ranks wait for each other|"
                     "though no rank is missing")
 
 
+MOST_PRINTED = 12  # lines of what somebody's code says that are shown
+LONG = 100  # characters of a message that still is one line
+
+
 def first_error_line(said, source):
     found = re.search(re.escape(str(source)) + r":([0-9]+):(?:[0-9]+:)? (?:fatal )?error", said)
     return int(found[1]) if found else 0
@@ -27,31 +31,73 @@ def shown(text):
 
 
 def plain(text):
-    """A failure of GoogleTest in one or two sentences."""
+    """A failure of GoogleTest in plain words. What is long has a line for each side, one for where
+    they differ first, and the lines that the test adds."""
     thrown = re.match(r'(?:.*\n)?C\+\+ exception with description "(.*)" thrown in', text, re.S)
     if thrown:
         return f"threw: {thrown[1]}"
     place, _, rest = text.partition("\n")
     rest = rest if re.search(r":[0-9]+$", place) else text
+    where = f" ({shown(place)})" if rest is not text and shown(place) else ""
     lines = [line.strip() for line in rest.splitlines() if line.strip()]
     # An assertion that says in sentences what is wrong, and what the test adds.
     said = re.match(r"Value of: .*?\n +Actual: (?:true|false) \((.*)\)\nExpected: (?:true|false)\n?(.*)",
                     rest, re.S)
     if said:
-        return " ".join(" ".join(said.groups()).split())
-    equal = re.match(r"Expected equality of these values:\n(.*)", rest, re.S)
-    if equal:
-        sides, said = [], []
-        for line in lines[1:]:
-            if line.startswith("Which is: ") and sides:
-                sides[-1] += f" ({line.removeprefix('Which is: ')})"
-            elif len(sides) < 2:
-                sides.append(line)
-            else:
-                said.append(line)
-        lines = [f"{' should equal '.join(sides)}", *said]
-    where = shown(place) if rest is not text else ""
-    return "; ".join(lines) + (f" ({where})" if where else "")
+        return "\n".join(line.strip() for part in said.groups() for line in part.splitlines()
+                         if line.strip())
+    if lines and lines[0] == "Expected equality of these values:":
+        return plain_equality(lines[1:], where)
+    return "; ".join(lines) + where
+
+
+def plain_equality(lines, where):
+    """Of the two sides as GoogleTest prints them, and what the test adds."""
+    names, values, said = [], [], []
+    for line in lines:
+        if line.startswith("Which is: ") and names and not said:
+            values[-1] = line.removeprefix("Which is: ")
+        elif len(names) < 2:
+            names.append(line)
+            values.append("")
+        else:
+            said.append(line)
+    sides = [name + (f" ({value})" if value else "") for name, value in zip(names, values)]
+    short = "; ".join([" should equal ".join(sides), *said])
+    found, expected = (value or name for name, value in zip(names, values))
+    if len(short) <= LONG and not found.startswith("{"):
+        return short + where
+    return "\n".join([" should equal ".join(names) + where, f"found     {found}",
+                      f"expected  {expected}", *first_difference(found, expected), *said])
+
+
+def elements_of(value):
+    """Those of a list as GoogleTest prints it, "{ 1, { 2, 3 } }"; of what is none, nothing."""
+    if not value.startswith("{ ") or not value.endswith(" }"):
+        return []
+    elements, depth = [""], 0
+    for word in re.split(r"(, |[{}])", value[2:-2]):
+        depth += (word == "{") - (word == "}")
+        if word == ", " and depth == 0:
+            elements.append("")
+        else:
+            elements[-1] += word
+    return elements
+
+
+def first_difference(found, expected):
+    """A line that says where two lists differ first; none of what is no list, or cut short."""
+    one, other = elements_of(found), elements_of(expected)
+    if not one or not other:
+        return []
+    for number, (mine, theirs) in enumerate(zip(one, other)):
+        if "..." in (mine, theirs):
+            return []
+        if mine != theirs:
+            return [f"the first difference is at [{number}]: {mine}, expected {theirs}"]
+    if len(one) == len(other):
+        return []
+    return [f"found are {len(one)} elements, expected {len(other)}"]
 
 
 def first_failure(output):
@@ -62,6 +108,17 @@ def first_failure(output):
         return None
     begun = re.findall(r"^\[ RUN      \] (\S+)", output[:failure.start()], re.M)
     return (begun[-1], f"{failure[1]}\n{failure[2]}") if begun else None
+
+
+def printed_by(test, output):
+    """What a test's code printed until its first failure, the last lines of it, a line each."""
+    own = re.search(rf"^\[ RUN      \] {re.escape(test)}\n(.*?)(?:^\S+:[0-9]+: Failure$|"
+                    rf"^unknown file: Failure$|^\[  FAILED  \])", output, re.M | re.S)
+    lines = [line.rstrip() for line in own[1].splitlines() if line.strip()] if own else []
+    if not lines:
+        return ""
+    left_out = ["..."] if len(lines) > MOST_PRINTED else []
+    return "\n".join(["", "it printed:", *left_out, *lines[-MOST_PRINTED:]])
 
 
 def plain_race(what, output):
