@@ -152,6 +152,7 @@ class Bench {
     };
     section("copy", [&] { copy_bandwidth(); });
     section("product", [&] { products(); });
+    section("products", [&] { products_of_a_step(); });
     section("kernels", [&] { kernels(); });
     section("attention", [&] { attention(); });
     section("step", [&] { step(); });
@@ -183,6 +184,21 @@ class Bench {
   void products() {
     product_rate(dtype());
     product_rate(DType::F32);
+  }
+
+  void products_of_a_step() {
+    const double peak = product_rate(dtype());
+    Json& rows = result_["products"] = Json::array();
+    measure_products(*device_, dtype(), flags_.sizes, [&](const ProductRate& p) {
+      const double rate = p.flops / p.seconds;
+      rows.push_back({{"name", p.name},
+                      {"flops", p.flops},
+                      {"seconds", p.seconds},
+                      {"flops_per_second", rate},
+                      {"share_of_peak", rate / peak}});
+      fmt::print("  {:<24}{:>10.1f} TFLOP/s{:>5.0f} % of the product above{:>8.1f} us\n", p.name,
+                 rate / 1e12, 100 * rate / peak, p.seconds * 1e6);
+    });
   }
 
   void kernels() {
@@ -245,7 +261,7 @@ int run(int argc, char** argv) {
   CommandLine line("Measures a GPU at what training a GPT asks of it. Sizes are GPT-2's (124M).");
   line.text("--device", flags.device, "cpu, cuda or cuda:N; default: a GPU if there is one");
   line.texts("--only", flags.only, "sections; default: all",
-             {"copy", "product", "kernels", "attention", "step"});
+             {"copy", "product", "products", "kernels", "attention", "step"});
   line.text("--precision", flags.precision, "of numbers", {"bf16", "f16", "f32", "f64"});
   line.given("--tiny", flags.tiny, "sizes that only show that it runs");
   const auto size = [&](const char* name, std::int64_t& value, const char* help) {

@@ -41,6 +41,16 @@ struct KernelRate {
 void measure_kernels(Device& device, DType dtype, const GpuBenchSizes& sizes,
                      const std::function<void(const KernelRate&)>& each);
 
+struct ProductRate {
+  std::string name;  // "fc gelu"
+  double flops, seconds;
+};
+
+// The products of a GPT's step, each forward, of the gradient of its input and of its weight, in
+// `dtype`, for batch x context rows; those that GELU or its gradient belongs to also without it.
+void measure_products(Device& device, DType dtype, const GpuBenchSizes& sizes,
+                      const std::function<void(const ProductRate&)>& each);
+
 struct AttentionRate {
   double forward_seconds, backward_seconds;
   double forward_flops, backward_flops;  // causal: half of all pairs; 2 and 5 products

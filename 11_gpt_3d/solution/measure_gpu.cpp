@@ -185,6 +185,45 @@ void measure_kernels(Device& device, DType dtype, const GpuBenchSizes& sizes,
   }
 }
 
+void measure_products(Device& device, DType dtype, const GpuBenchSizes& sizes,
+                      const std::function<void(const ProductRate&)>& each) {
+  using ops::Transpose;
+  struct Weight {
+    const char* name;
+    std::int64_t out, in;
+  };
+  const std::int64_t N = sizes.batch * sizes.context, C = sizes.width;
+  for (const auto& [name, out, in] : {Weight{"qkv", 3 * C, C},
+                                      {"projection", C, C},
+                                      {"fc", 4 * C, C},
+                                      {"fc2", C, 4 * C},
+                                      {"head", sizes.vocabulary, C}}) {
+    const Tensor weight = some_values({out, in}, dtype, device), dweight = weight.clone();
+    const Tensor bias = some_values({out}, dtype, device);
+    const Tensor x = some_values({N, in}, dtype, device), dy = some_values({N, out}, dtype, device);
+    const Tensor y({N, out}, dtype, device, kPurpose), dx({N, in}, dtype, device, kPurpose);
+    const bool is_head = out == sizes.vocabulary, is_fc = out == 4 * C, is_fc2 = in == 4 * C;
+    const auto measure = [&, N = N, out = out, in = in](const std::string& what, View to,
+                                                        ConstView a, ConstView b,
+                                                        const ops::MatmulOptions& options) {
+      const double flops = 2 * static_cast<double>(N) * static_cast<double>(out * in);
+      each({what, flops,
+            median_seconds(device, sizes.seconds, [&] { ops::matmul(to, a, b, options); })});
+    };
+    ops::MatmulOptions forward{.transpose = Transpose::Second};
+    if (!is_head) forward.bias = bias;
+    const std::string weight_name = name;
+    measure(weight_name, y, x, weight, forward);
+    if (is_fc) {
+      forward.before_gelu = dy;
+      measure(weight_name + " gelu", y, x, weight, forward);
+    }
+    measure(weight_name + " dx", dx, dy, weight, {});
+    if (is_fc2) measure(weight_name + " dx gelu'", dx, dy, weight, {.gelu_of = x});
+    measure(weight_name + " dw", dweight, dy, x, {.transpose = Transpose::First});
+  }
+}
+
 AttentionRate measure_attention(Device& device, DType dtype, const GpuBenchSizes& sizes) {
   const std::int64_t B = sizes.batch, T = sizes.context, C = sizes.width, H = sizes.heads;
   const Tensor qkv = some_values({B, T, 3 * C}, dtype, device);

@@ -35,6 +35,7 @@ class Exercise:
     used_by: str = ""  # "train_gpt --ranks 2 --zero 1": what runs this exercise's code
     alone: str = ""  # or why nothing does but its tests
     preset: str = "release"
+    seconds: float = 0.5  # of CPU time that the tests of the solution take, at most
 
 
 @dataclasses.dataclass
@@ -100,7 +101,8 @@ class Lab:
         for word, value in table.items():
             if word not in fields:
                 self._wrong(f"{name}: unknown word '{word}'")
-            expected = {"points": (int, float), "tests": list, "hints": list}.get(word, str)
+            expected = {"points": (int, float), "seconds": (int, float), "tests": list,
+                        "hints": list}.get(word, str)
             if not isinstance(value, expected):
                 self._wrong(f"{name}: {word} = {value!r} is of the wrong type")
         missing = [w for w, f in fields.items()
@@ -131,6 +133,8 @@ class Lab:
             if e.used_by and e.used_by.split()[0] not in PROGRAMS:
                 self._wrong(f"{e.id}: used_by = '{e.used_by}', expected one of "
                             f"{', '.join(PROGRAMS)} and its flags")
+            if not e.seconds > 0:
+                self._wrong(f"{e.id}: seconds = {e.seconds}, expected more than 0")
             if not e.points > 0:
                 self._wrong(f"{e.id}: points = {e.points}, expected more than 0")
             if not e.tests or any(t.startswith("-") or ":" in t for t in e.tests):

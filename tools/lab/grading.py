@@ -15,6 +15,9 @@ PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not asse
 NOT_WRITTEN = re.compile(
     r'"lab (?P<id>[0-9.]+): (?P<title>.*) is not implemented yet \((?P<place>.*:[0-9]+)\)" thrown')
 SLOWER = {"release": 1, "tsan": 5}  # time limits under a sanitizer
+# CPU time that code may take, in that of the solution: an endless loop ends soon, whatever else
+# the machine does.
+MOST_OF_SOLUTION, LEAST_CPU_SECONDS = 10, 5
 MOST_SOURCE_BYTES = 1 << 20
 # What is put into a student's file throws; the student may have taken the #include for it away.
 WITH_ERRORS = ("-include", "common/core/error.h")
@@ -145,7 +148,7 @@ def salvage(lab, build, name, text, said, stubs, broken):
     all_counts = "" if rest else " (without the lines '// LAB', all of the file counts)"
     while rest:
         line = first_error_line(said, source)
-        message = f"does not compile: {first_error(said)}"
+        message = f"does not compile: {first_error(said, source)}"
         at_fault = [r for r in rest if line and r.first < line - 1 <= r.last]
         # An error outside may come from within, as a brace that is missing does.
         for region in at_fault + [r for r in rest if r not in at_fault]:
@@ -162,7 +165,7 @@ def salvage(lab, build, name, text, said, stubs, broken):
                 break
         else:
             break
-    note(lab, broken, name, f"does not compile: {first_error(said)}{all_counts}")
+    note(lab, broken, name, f"does not compile: {first_error(said, source)}{all_counts}")
     result, said = build.compile(source, stubs[name])
     if result is None:
         raise LabError(f"the stub of {name} does not compile:\n{said}")
@@ -184,7 +187,10 @@ def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT, lis
         row.message = program.broken[exercise.id]
         return row
     limits = limits or Limits()
-    limits = dataclasses.replace(limits, seconds=limits.seconds * SLOWER[exercise.preset])
+    slower = SLOWER[exercise.preset]
+    limits = dataclasses.replace(
+        limits, seconds=limits.seconds * slower,
+        cpu_seconds=max(LEAST_CPU_SECONDS, MOST_OF_SOLUTION * exercise.seconds) * slower)
     run = run_tests(program.path, exercise.tests, limits, seed, cwd)
     row.seconds, row.tests = run.seconds, run.tests
     expected = [name for name in listed if matches(name, exercise.tests)]
@@ -200,13 +206,20 @@ def matches(name, filters):
 
 def judge(lab, exercise, run, limits, expected=()):
     """(status, message) of a run of an exercise's tests; `expected` are those known to be there."""
-    failed = [t for t in run.tests if t.result == "failed"]
+    # In the order of lab.toml's filters: what is worked by hand comes first there.
+    failed = sorted((t for t in run.tests if t.result == "failed"),
+                    key=lambda t: next((number for number, f in enumerate(exercise.tests)
+                                        if matches(t.name, [f])), len(exercise.tests)))
     skipped = [t for t in run.tests if t.result == "skipped"]
     failure = None if run.reported else first_failure(run.output)
     before = f"{failure[0]}: {plain(failure[1])}; then " if failure else ""
     if run.exceeded == "time":
         return TIMEOUT, (f"{before}{run.begun or 'the program'} did not end within "
                          f"{limits.seconds:g} s{diagnosis(run.output)}")
+    if run.exceeded == "cpu":
+        return TIMEOUT, (f"{before}{run.begun or 'the program'} computed for more than "
+                         f"{limits.cpu_seconds:g} s, where the solution takes "
+                         f"{exercise.seconds:g} s or less: a loop that does not end?")
     if run.exceeded:
         most = (f"{limits.memory_mib} MiB of memory" if run.exceeded == "memory"
                 else f"{limits.processes} processes and threads")

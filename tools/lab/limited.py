@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs a command that is not trusted, within limits, and leaves nothing of it behind.
 
-usage: limited.py REPORT SECONDS MEMORY_MIB PROCESSES USER -- command ...
+usage: limited.py REPORT SECONDS CPU_SECONDS MEMORY_MIB PROCESSES USER -- command ...
 
 It is a process of its own so that it can be the reaper of everything that the command starts: what
 detaches itself from its parents becomes a child of this process, and is killed with the others in
-the end. REPORT gets {"status", "exceeded", "seconds"}: status as subprocess has it, exceeded one of
-"", "time", "memory", "processes". PROCESSES counts threads, too. USER is a number to become, or
-"-"; nobody else may run as that user, since all its processes are killed in the end.
+the end. REPORT gets {"status", "exceeded", "seconds", "cpu_seconds"}: status as subprocess has it,
+exceeded one of "", "time", "cpu", "memory", "processes". CPU_SECONDS are those of all threads
+together, which a busy machine does not make longer. PROCESSES counts threads, too. USER is a number
+to become, or "-"; nobody else may run as that user, since all its processes are killed in the end.
 """
 import ctypes
 import json
@@ -26,10 +27,12 @@ MOST_OUTPUT_BYTES = 64 << 20
 # system. Other programs of the same user count there, too, and may come and go.
 SLACK, SLACK_OF_A_SHARED_USER = 64, 1000
 PAGE = resource.getpagesize()
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 def descendants():
-    """{process: (threads, resident bytes)} of all that has this process as an ancestor."""
+    """{process: (threads, resident bytes, CPU seconds)} of all that has this process as an ancestor;
+    CPU seconds with those of children that have ended."""
     children, sizes = {}, {}
     for folder in os.listdir("/proc"):
         if not folder.isdigit():
@@ -40,7 +43,8 @@ def descendants():
         except OSError:  # it has ended meanwhile
             continue
         children.setdefault(int(fields[1]), []).append(int(folder))
-        sizes[int(folder)] = (int(fields[17]), int(fields[21]) * PAGE)
+        sizes[int(folder)] = (int(fields[17]), int(fields[21]) * PAGE,
+                              sum(int(ticks) for ticks in fields[11:15]) / TICK)
     found, rest = {}, [os.getpid()]
     while rest:
         for child in children.get(rest.pop(), []):
@@ -128,30 +132,37 @@ def start(command, processes, user):
     os._exit(127)
 
 
-def watch(child, seconds, memory_bytes, processes):
+def cpu_of_ended():
+    """CPU seconds of children that this process has seen end."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def watch(child, seconds, cpu_seconds, memory_bytes, processes):
     """Waits for the child. Returns (status or None, what it exceeded)."""
     begin = time.monotonic()
-    terminated = None
+    terminated, why = None, ""
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
-            return os.waitstatus_to_exitcode(status), "time" if terminated else ""
+            return os.waitstatus_to_exitcode(status), why
         now = time.monotonic()
         if terminated and now - terminated > GRACE_SECONDS:
-            return None, "time"
-        if not terminated and now - begin > seconds:
-            terminated = now
-            os.killpg(child, signal.SIGTERM)
+            return None, why
         sizes = descendants().values()
-        if sum(threads for threads, _ in sizes) > processes:
+        is_late = now - begin > seconds
+        if not terminated and (is_late or cpu_of_ended() + sum(cpu for *_, cpu in sizes) > cpu_seconds):
+            terminated, why = now, "time" if is_late else "cpu"
+            os.killpg(child, signal.SIGTERM)
+        if sum(threads for threads, *_ in sizes) > processes:
             return None, "processes"
-        if sum(resident for _, resident in sizes) > memory_bytes:
+        if sum(resident for _, resident, _ in sizes) > memory_bytes:
             return None, "memory"
         time.sleep(LOOK_SECONDS)
 
 
 def main():
-    report, seconds, memory, processes, user, dashes, *command = sys.argv[1:]
+    report, seconds, cpu_seconds, memory, processes, user, dashes, *command = sys.argv[1:]
     assert dashes == "--"
 
     child = 0
@@ -165,11 +176,13 @@ def main():
         signal.signal(number, stop)
     begin = time.monotonic()
     child = start(command, int(processes), user)
-    status, exceeded = watch(child, float(seconds), int(memory) << 20, int(processes))
+    status, exceeded = watch(child, float(seconds), float(cpu_seconds), int(memory) << 20,
+                             int(processes))
     took = time.monotonic() - begin
     kill_all(child, user)
     pathlib.Path(report).write_text(
-        json.dumps({"status": status, "exceeded": exceeded, "seconds": took}), encoding="utf-8")
+        json.dumps({"status": status, "exceeded": exceeded, "seconds": took,
+                    "cpu_seconds": cpu_of_ended()}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Runs programs of GoogleTest within limits, and reads what became of each test."""
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -32,6 +33,7 @@ MOST_REPORT_BYTES = 64 << 20
 @dataclasses.dataclass
 class Limits:
     seconds: float = 60
+    cpu_seconds: float = math.inf  # of all threads together
     memory_mib: int = 4096
     processes: int = 512  # with their threads
     user: str = "-"  # whom programs run as; "-": who calls
@@ -53,12 +55,13 @@ class Test:
 @dataclasses.dataclass
 class Run:
     status: int  # None: it was killed for what it exceeded
-    exceeded: str  # "", time, memory or processes
+    exceeded: str  # "", time, cpu, memory or processes
     seconds: float
     output: str
     tests: list
     reported: bool  # the program came to its end, where it reports on its tests
     begun: str  # the test that was under way when the program ended without a report
+    cpu_seconds: float = 0  # of all threads together
 
 
 def environment_for(limits, more, cwd):
@@ -90,11 +93,11 @@ def wait(supervisor, cancelled):
 
 
 def run_limited(command, limits, env, cwd):
-    """Returns (status, exceeded, seconds, output)."""
+    """Returns (status, exceeded, seconds, CPU seconds, output)."""
     with tempfile.TemporaryDirectory(prefix="aisc-run-", ignore_cleanup_errors=True) as folder:
         report, output = pathlib.Path(folder) / "report", pathlib.Path(folder) / "output"
         with open(output, "wb") as file:
-            words = [limits.seconds, limits.memory_mib, limits.processes, limits.user, "--"]
+            words = [limits.seconds, limits.cpu_seconds, limits.memory_mib, limits.processes, limits.user, "--"]
             # In a session of its own, where an interrupt from the keyboard does not reach it: who
             # has started it ends it.
             supervisor = subprocess.Popen(
@@ -107,7 +110,7 @@ def run_limited(command, limits, env, cwd):
             raise LabError(f"{command[0]}: {output.read_text(errors='replace')[-2000:]}")
         said = json.loads(report.read_text(encoding="utf-8"))
         text = output.read_bytes()[:1 << 20].decode(errors="replace")
-    return said["status"], said["exceeded"], said["seconds"], text
+    return said["status"], said["exceeded"], said["seconds"], said["cpu_seconds"], text
 
 
 def run_tests(program, filters, limits=Limits(), seed=None, cwd=ROOT):
@@ -119,13 +122,13 @@ def run_tests(program, filters, limits=Limits(), seed=None, cwd=ROOT):
         if limits.user != "-":
             os.chown(folder, int(limits.user), int(limits.user))
         report = pathlib.Path(folder) / "tests.json"
-        status, exceeded, seconds, output = run_limited(
+        status, exceeded, seconds, cpu_seconds, output = run_limited(
             [str(program), f"--gtest_filter={':'.join(filters)}", f"--gtest_output=json:{report}"],
             limits, env, cwd)
         tests = read_report(report)
     begun = re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
     return Run(status, exceeded, seconds, output, tests or [], tests is not None,
-               begun[-1] if begun else "")
+               begun[-1] if begun else "", cpu_seconds)
 
 
 def read_regular(path, most_bytes, flags=0):
@@ -159,7 +162,7 @@ def read_test(suite, test):
 
 def list_tests(program, limits=Limits(), cwd=ROOT):
     """Names of all tests of a program."""
-    status, _, _, output = run_limited([str(program), "--gtest_list_tests"], limits, ENVIRONMENT,
+    status, *_, output = run_limited([str(program), "--gtest_list_tests"], limits, ENVIRONMENT,
                                        cwd)
     if status != 0:
         raise LabError(f"{program} --gtest_list_tests (status {status}): {output.strip()[-500:]}")

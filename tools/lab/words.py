@@ -13,16 +13,37 @@ LONG = 100  # characters of a message that still is one line
 
 
 def first_error_line(said, source):
+    """The line of the file that the compiler's first error is in, or that asked for it; or 0."""
     found = re.search(re.escape(str(source)) + r":([0-9]+):(?:[0-9]+:)? (?:fatal )?error", said)
-    return int(found[1]) if found else 0
+    return int(found[1]) if found else int((asking(said, source) or ":0").rpartition(":")[2])
 
 
-def first_error(said):
-    """The compiler's or the linker's first error, paths from the project's root."""
+def asking(said, source):
+    """file:line of what asked a template for that in which the first error is, or "": GCC names it
+    before the error, Clang after it."""
     lines = said.splitlines()
-    error = next((line for line in lines if re.search(r"\berror\b|undefined|multiple definition",
-                                                      line)), lines[-1] if lines else "no output")
-    return shown(error).strip()
+    at = error_in(lines)
+    if at is None or f"{source}:" in lines[at]:
+        return ""
+    own = re.compile(re.escape(str(source)) + ":[0-9]+(?=:)")
+    around = [line for line in lines[:at][::-1] + lines[at + 1:]
+              if not re.match(r"(In file included)? +from ", line)]
+    return next((found[0] for line in around if (found := own.search(line))), "")
+
+
+def error_in(lines):
+    return next((number for number, line in enumerate(lines)
+                 if re.search(r"\berror\b|undefined|multiple definition", line)), None)
+
+
+def first_error(said, source=None):
+    """The compiler's or the linker's first error, paths from the project's root; where it is not in
+    the file itself, with the line there that asked for it."""
+    lines = said.splitlines() or ["no output"]
+    at = error_in(lines)
+    error = shown(lines[-1 if at is None else at]).strip()
+    asked = asking(said, source) if source else ""
+    return f"{shown(asked)} asks for what does not compile: {error}" if asked else error
 
 
 def shown(text):
