@@ -11,7 +11,8 @@
 // Operations: 2 D multiply-adds and an exponential for each query and key it sees; causal
 // attention of T tokens masks half of all pairs, so T^2 D and T^2 / 2 a head. Bytes: 4 (T + K) D a
 // head, and keys and values again for each 128 queries, from the L2 cache. With T in the hundreds
-// and more the tensor cores are the limit. Share of their peak: not measured yet.
+// and more the tensor cores are the limit. On an H200 (./aisc bench gpu; BF16, T = 1024, D = 64)
+// 230 TFLOP/s of what is not masked, .29 of a large product's; docs/results/gpu_h200.md says why.
 #include <cfloat>
 
 #include "common/core/cuda/cuda_device.h"

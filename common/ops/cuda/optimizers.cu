@@ -3,8 +3,8 @@
 // Bytes moved per element: adamw reads and writes the weight and two moments in F32, 6 * 4, reads
 // the gradient and writes a short weight: 28 with one type, 30 for a short weight with a gradient
 // in F32; sgd 2 * 4 for the weight, 2 * 4 with momentum, the gradient, 2 for a short weight;
-// sum_of_squares the element's size. Share of the memory's bandwidth: measured by ./aisc bench gpu;
-// not measured yet.
+// sum_of_squares the element's size. Share of a copy's bandwidth (./aisc bench gpu, BF16
+// on an H200): adamw .99, sum_of_squares .71, the host's wait for it within.
 #include <cmath>
 
 #include "common/ops/cuda/grid.h"

@@ -2,7 +2,8 @@
 //
 // Bytes moved, for elements of `size` bytes: embedding 2 N C size; embedding_backward N C size and
 // what it writes, all of dtable (V, C) once with Overwrite, and about 40 N to sort the ids. Share
-// of the memory's bandwidth: measured by ./aisc bench gpu; not measured yet.
+// of a copy's bandwidth (./aisc bench gpu, BF16 on an H200): embedding 1.03, backward .19: the
+// sort.
 //
 // The backward sorts the places by id (sorted_places.h); then each id's places lie side by side, in
 // the order of N, and a warp adds up their rows for some of the columns. The longest list bounds
