@@ -177,15 +177,17 @@ void HostUpdate::update_meanwhile(const OptimizerStep& options, std::int64_t ste
 }
 
 // In virtual time the host's clock alone goes on. A new thread would take all cores: it gets as
-// many as this one has.
+// many as this one has. Beside a GPU one stays with this thread, which asks for kernels and waits
+// for them without sleep: all would wait for the one that shares its core.
 void HostUpdate::begin_meanwhile(std::function<void()> work) {
   host_.begin();
   if (rank_.clock.is_virtual()) return work();
-  meanwhile_ =
-      std::async(std::launch::async, [threads = omp_get_max_threads(), work = std::move(work)] {
-        omp_set_num_threads(threads);
-        work();
-      });
+  const int drives = rank_.device.kind() == DeviceKind::Cuda ? 1 : 0;
+  const int threads = std::max(1, omp_get_max_threads() - drives);
+  meanwhile_ = std::async(std::launch::async, [threads, work = std::move(work)] {
+    omp_set_num_threads(threads);
+    work();
+  });
 }
 
 std::vector<Optimizer::State> HostUpdate::state() const {
