@@ -6,10 +6,11 @@ import shutil
 
 from .build import Build
 from .exercises import ROOT, LabError
+from .often import often
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
 from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, plain,
-                    plain_race, printed_by, reason_of_skip, shown)
+                    plain_race, printed_by, printed_last, reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
 NOT_WRITTEN = re.compile(
@@ -204,12 +205,16 @@ def matches(name, filters):
     return any(re.fullmatch(pattern, name) for pattern in patterns)
 
 
+def failed_tests(exercise, run):
+    """In the order of lab.toml's filters: what is worked by hand comes first there."""
+    return sorted((t for t in run.tests if t.result == "failed"),
+                  key=lambda t: next((number for number, f in enumerate(exercise.tests)
+                                      if matches(t.name, [f])), len(exercise.tests)))
+
+
 def judge(lab, exercise, run, limits, expected=()):
     """(status, message) of a run of an exercise's tests; `expected` are those known to be there."""
-    # In the order of lab.toml's filters: what is worked by hand comes first there.
-    failed = sorted((t for t in run.tests if t.result == "failed"),
-                    key=lambda t: next((number for number, f in enumerate(exercise.tests)
-                                        if matches(t.name, [f])), len(exercise.tests)))
+    failed = failed_tests(exercise, run)
     skipped = [t for t in run.tests if t.result == "skipped"]
     failure = None if run.reported else first_failure(run.output)
     before = f"{failure[0]}: {plain(failure[1])}; then " if failure else ""
@@ -235,17 +240,16 @@ def judge(lab, exercise, run, limits, expected=()):
         if written:
             return FAILED, f"needs {written['id']} {written['title']}, which is not written yet"
         said = f"{failed[0].name}: {plain(text)}{printed_by(failed[0].name, run.output)}"
+        if usual := often(lab, failed):
+            said += f"\noften: {usual}"
         owner = next((e for e in lab.exercises if e.file and matches(failed[0].name, e.tests)), None)
         if owner and not exercise.file:  # a sanitizer runs the tests of others
             return FAILED, f"needs {owner.id} {owner.title}, which does not pass: {said}"
         return TIMEOUT if WAITED.search(text) else FAILED, said
     if not run.reported:
         how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
-        words = run.output.rpartition("[ RUN      ]")[2].splitlines()[1 if run.begun else 0:]
-        last = [line for line in words if line.strip()
-                and not line.startswith(("[", "Note: Google Test", "Running main() from"))]
         return FAILED, (f"{before}{run.begun or 'the program'} ended the program ({how})"
-                        + (f": {last[-1].strip()}" if last else ""))
+                        f"{printed_last(run.output, run.begun)}")
     if missing := [name for name in expected if name not in {t.name for t in run.tests}]:
         return FAILED, f"{missing[0]} has not run"
     if not run.tests:

@@ -14,7 +14,8 @@ import time
 
 from .build import CORES
 from .exercises import ROOT, LabError, Mutant, find_labs, tomllib
-from .grading import NOT_WRITTEN, SLOWER, first_error, plain
+from .grading import NOT_WRITTEN, SLOWER, failed_tests, first_error, judge, matches, plain
+from .often import fingerprint, write_often
 from .run import Limits, run_tests
 
 OPTIONS = ["-O1", "-g0", "-w"]
@@ -22,6 +23,8 @@ SECONDS = 30
 # What may change what any module's tests notice. (That they pass is seen without mutants.)
 COMMON = ("tests/support/",)
 GRADERS = ("tools/lab/",)  # judge all labs alike: they are seen at work on the first
+TYPICAL = 10  # wrong solutions of a module whose text for students is kept
+TRIES = 3  # that have to give the same text
 
 
 @dataclasses.dataclass
@@ -55,39 +58,111 @@ def judge_mutant(lab, mutant, build):
 
 
 def try_mutant(lab, mutant, build):
-    """(killed, how)"""
+    """(killed, how). Of a typical mistake all tests of its exercise are run, and what a student would
+    read must be what is kept."""
+    kept = kept_texts(lab).get(mutant.id)
+    if kept is None:
+        run, problem = run_mutant(lab, mutant, build, [mutant.test])
+        return how_it_ended(mutant, run) if run else (False, problem)
+    run, problem = run_mutant(lab, mutant, build, lab.exercise(mutant.exercise).tests)
+    if not run:
+        return False, problem
+    text = text_of(lab, mutant, run)
+    if text != kept:
+        return False, (f"{texts_path(lab).relative_to(ROOT)} keeps another text (tools/authors/"
+                       f"mutants --write {lab.number} writes it anew):\n{text}\nkept:\n{kept}")
+    return how_it_ended(mutant, run)
+
+
+def run_mutant(lab, mutant, build, filters):
+    """(Run or None, why there is none)"""
     source = lab.source(mutant.file)
     compiled, said = build.compile(source, mutate(lab, mutant), OPTIONS)
     if compiled is None:
-        return False, f"does not compile: {first_error(said)}"
+        return None, f"does not compile: {first_error(said)}"
     given = "" if mutant.file in lab.files() else "_given"
     program, said = build.link(f"{lab.module}_test", [compiled], f"libaisc_{lab.module}{given}.a",
                                keep_library=True)
     if program is None:
-        return False, f"does not link: {first_error(said)}"
+        return None, f"does not link: {first_error(said)}"
     try:
-        run = run_tests(program, [mutant.test], Limits(seconds=SECONDS * SLOWER[mutant.preset]))
+        return run_tests(program, filters, Limits(seconds=SECONDS * SLOWER[mutant.preset])), ""
     finally:
         program.unlink()
-    return how_it_ended(mutant, run)
 
 
 def how_it_ended(mutant, run):
     if run.exceeded:
         return False, f"{mutant.test} exceeded its {run.exceeded} limit: no assertion failed"
-    failures = [f for test in run.tests for f in test.failures]
+    tests = [test for test in run.tests if matches(test.name, [mutant.test])]
+    failures = [f for test in tests for f in test.failures]
     if mutant.says:
         said = "\n".join([*failures, run.output])
         return (True, mutant.says) if mutant.says in said and (failures or run.status) else \
             (False, f"{mutant.test} does not say '{mutant.says}'")
-    if not run.tests:
+    if not tests:
         return False, (f"{mutant.test} crashed (status {run.status})" if run.begun else
                        f"there is no test {mutant.test}")
     if not failures:
-        return False, f"SURVIVED: {mutant.test} {run.tests[0].result}"
+        return False, f"SURVIVED: {mutant.test} {tests[0].result}"
     if NOT_WRITTEN.search(failures[0]) or "C++ exception with description" in failures[0]:
         return False, f"killed by an exception that the mutant does not state: {plain(failures[0])}"
     return True, plain(failures[0]).replace("\n", "; ")
+
+
+# -- what students see of mistakes -----------------------------------------------------------------
+
+def texts_path(lab):
+    return ROOT / "tests" / lab.module / "failures.txt"
+
+
+def kept_texts(lab):
+    """{mutant: what a student reads}"""
+    path = texts_path(lab)
+    parts = re.split(r"^## (\S+): .*\n", path.read_text(encoding="utf-8"), flags=re.M) \
+        if path.exists() else [""]
+    return {id: text.strip("\n") for id, text in zip(parts[1::2], parts[2::2])}
+
+
+def text_of(lab, mutant, run):
+    exercise = lab.exercise(mutant.exercise)
+    _, message = judge(lab, exercise, run, Limits(seconds=SECONDS))
+    return re.sub(r"(\.(?:cpp|h)):[0-9]+", r"\1", message)
+
+
+def write_texts(lab, work):
+    """often.json and failures.txt of a module, from [(lab, mutant, build)]. Returns how many texts
+    were not the same each time, so that nobody can be told by them."""
+    known, runs, drawn = collections.defaultdict(list), {}, 0
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
+        for (_, mutant, _), prints in zip(work, pool.map(lambda item: prints_of(*item), work)):
+            if len({text for text, _ in prints}) == 1 and prints[0][0]:
+                known[prints[0][0]].append(mutant.why)
+                runs[mutant.id] = prints[0][1]
+            drawn += len({text for text, _ in prints}) > 1
+    write_often(lab, known)
+    # The first mistake of each exercise, then the second, and so on.
+    order = sorted((m for _, m, _ in work if m.id in runs), key=lambda m: m.id[-1])[:TYPICAL]
+    texts = [f"## {m.id}: {m.why}\n{text_of(lab, m, runs[m.id])}\n"
+             for m in sorted(order, key=lambda m: [e.id for e in lab.exercises].index(m.exercise))]
+    texts_path(lab).write_text(
+        f"What students see of typical wrong solutions of module {lab.number}: by tools/authors/"
+        f"mutants --write {lab.number}, which also makes\n{lab.module}/often.json. The texts are "
+        "there to be read; that they are still these, the mutants' judge looks at.\n\n"
+        + "\n".join(texts), encoding="utf-8")
+    return drawn
+
+
+def prints_of(lab, mutant, build):
+    """[(fingerprint or "", Run)] of several tries with all tests of the mutant's exercise."""
+    if not any(e.id == mutant.exercise for e in lab.exercises):
+        return [("", None)]
+    exercise, found = lab.exercise(mutant.exercise), []
+    for _ in range(TRIES):
+        run, _ = run_mutant(lab, mutant, build, exercise.tests)
+        failed = failed_tests(exercise, run) if run and run.reported else []
+        found.append((fingerprint(failed) if failed else "", run))
+    return found
 
 
 def judge_all(work):

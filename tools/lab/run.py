@@ -33,12 +33,12 @@ MOST_REPORT_BYTES = 64 << 20
 @dataclasses.dataclass
 class Limits:
     seconds: float = 60
-    cpu_seconds: float = math.inf  # of all threads together
     memory_mib: int = 4096
     processes: int = 512  # with their threads
     user: str = "-"  # whom programs run as; "-": who calls
     private: bool = False  # the caller's environment is none of the program's business
     cancelled: threading.Event = None  # set by another thread: end what runs
+    cpu_seconds: float = math.inf  # of all threads together
 
 
 class Cancelled(Exception):

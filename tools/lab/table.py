@@ -19,7 +19,8 @@ def print_row(row):
           flush=True)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     for line in row.message.splitlines():
-        print(textwrap.fill(line, width, initial_indent=" " * 8, subsequent_indent=" " * 10,
+        indent = " " * (8 + len(line) - len(line.lstrip()))
+        print(textwrap.fill(line.strip(), width, initial_indent=indent, subsequent_indent=indent + "  ",
                             break_long_words=False, break_on_hyphens=False), flush=True)
 
 

@@ -52,24 +52,56 @@ def shown(text):
 
 
 def plain(text):
-    """A failure of GoogleTest in plain words. What is long has a line for each side, one for where
-    they differ first, and the lines that the test adds."""
+    """A failure of GoogleTest in plain words: first what the test says of its case, else the compared
+    expressions, then what was found and expected. What is long has a line for each side and one for
+    where they differ first."""
     thrown = re.match(r'(?:.*\n)?C\+\+ exception with description "(.*)" thrown in', text, re.S)
     if thrown:
         return f"threw: {thrown[1]}"
     place, _, rest = text.partition("\n")
     rest = rest if re.search(r":[0-9]+$", place) else text
     where = f" ({shown(place)})" if rest is not text and shown(place) else ""
-    lines = [line.strip() for line in rest.splitlines() if line.strip()]
     # An assertion that says in sentences what is wrong, and what the test adds.
     said = re.match(r"Value of: .*?\n +Actual: (?:true|false) \((.*)\)\nExpected: (?:true|false)\n?(.*)",
                     rest, re.S)
     if said:
-        return "\n".join(line.strip() for part in said.groups() for line in part.splitlines()
+        return "\n".join(line.rstrip() for part in said.groups() for line in part.splitlines()
                          if line.strip())
+    lines = [line.strip() for line in rest.splitlines() if line.strip()]
     if lines and lines[0] == "Expected equality of these values:":
         return plain_equality(lines[1:], where)
+    for pattern, found, expected, otherwise in COMPARISONS:
+        if match := pattern.fullmatch(rest.strip()):
+            words = {name: value.strip() for name, value in match.groupdict().items()}
+            said = [line.strip() for line in words["said"].splitlines() if line.strip()]
+            if not said:
+                return otherwise.format(**words) + where
+            return compared(said, found.format(**words), expected.format(**words), where)
     return "; ".join(lines) + where
+
+
+# Of GoogleTest's other comparisons: what was found, what expected, and a sentence where the test
+# says nothing of its own.
+COMPARISONS = [
+    (re.compile(r"Expected: \((?P<a>.*)\) (?P<op>[<>!=]=?) \((?P<b>.*)\), actual: (?P<x>.*) vs "
+                r"(?P<y>[^\n]*)(?P<said>(?s:.*))"), "{x}", "{op} {y}", "{a} ({x}) should be {op} {b} ({y})"),
+    (re.compile(r"The difference between (?P<a>.*) and (?P<b>.*) is (?P<d>\S+), which exceeds (?P<t>.*), "
+                r"where\n.* evaluates to (?P<x>.*),\n.* evaluates to (?P<y>.*), and\n.* evaluates to "
+                r"(?P<z>.*)\.(?P<said>(?s:.*))"), "{x}", "{y} within {z}",
+     "{a} ({x}) should be {b} ({y}) within {z}"),
+    (re.compile(r"Value of: (?P<a>.*)\n +Actual: (?P<x>true|false)\nExpected: (?P<y>true|false)"
+                r"(?P<said>(?s:.*))"), "{a} is {x}", "{y}", "{a} should be {y}"),
+]
+
+
+def compared(said, found, expected, where):
+    """`said`: the sentences of the test, at least one."""
+    *first, last = said
+    line = "\n".join([*first, f"{last.rstrip(':.')}: found {found}, expected {expected}{where}"])
+    if len(line.splitlines()[-1]) - len(where) <= LONG and not found.startswith("{"):
+        return line
+    return "\n".join([*first, f"{last.rstrip(':.')}{where}", f"found     {found}",
+                      f"expected  {expected}", *first_difference(found, expected)])
 
 
 def plain_equality(lines, where):
@@ -83,13 +115,15 @@ def plain_equality(lines, where):
             values.append("")
         else:
             said.append(line)
-    sides = [name + (f" ({value})" if value else "") for name, value in zip(names, values)]
-    short = "; ".join([" should equal ".join(sides), *said])
     found, expected = (value or name for name, value in zip(names, values))
+    if said:
+        return compared(said, found, expected, where)
+    sides = [name + (f" ({value})" if value else "") for name, value in zip(names, values)]
+    short = " should equal ".join(sides)
     if len(short) <= LONG and not found.startswith("{"):
         return short + where
     return "\n".join([" should equal ".join(names) + where, f"found     {found}",
-                      f"expected  {expected}", *first_difference(found, expected), *said])
+                      f"expected  {expected}", *first_difference(found, expected)])
 
 
 def elements_of(value):
@@ -135,7 +169,19 @@ def printed_by(test, output):
     """What a test's code printed until its first failure, the last lines of it, a line each."""
     own = re.search(rf"^\[ RUN      \] {re.escape(test)}\n(.*?)(?:^\S+:[0-9]+: Failure$|"
                     rf"^unknown file: Failure$|^\[  FAILED  \])", output, re.M | re.S)
-    lines = [line.rstrip() for line in own[1].splitlines() if line.strip()] if own else []
+    return as_printed(own[1]) if own else ""
+
+
+def printed_last(output, begun):
+    """What was printed before a program ended without a report: by the test that was under way, or,
+    if none had `begun`, by the program."""
+    rest = output.rpartition("[ RUN      ]")[2].partition("\n")[2] if begun else output
+    return as_printed("\n".join(line for line in rest.splitlines() if not line.startswith(
+        ("[", "Note: Google Test", "Running main() from"))))
+
+
+def as_printed(text):
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
     left_out = ["..."] if len(lines) > MOST_PRINTED else []
