@@ -106,9 +106,11 @@ def prebuild(labs, root):
     return {lab.module: folder / lab.module / f"libaisc_{lab.module}.a" for lab in labs}
 
 
-def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, reference=True):
+def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, reference=True,
+           answers=False):
     """Writes the tree, whole or not at all. `chosen` are numbers of modules, none: all with
-    exercises. Without `reference` no program of theirs can be linked: what grades them needs none.
+    exercises. With `answers` the solutions lie in .answers, where nothing but ./aisc solution looks.
+    Without `reference` no program of theirs can be linked: what grades them needs none.
     Returns (labs to solve, labs that come with a solution)."""
     destination = pathlib.Path(destination).absolute()
     if os.path.lexists(destination) and not (destination.is_dir()
@@ -131,6 +133,11 @@ def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, re
                    {lab.module: hidden_files(lab) for lab in closed})
         for lab in labs:
             finish(lab, temporary / lab.module, lab in closed, prebuilt.get(lab.module))
+            if answers and lab in closed:
+                (temporary / lab.module / ".answers").mkdir()
+                for name in hidden_files(lab):
+                    shutil.copyfile(lab.folder / "solution" / name,
+                                    temporary / lab.module / ".answers" / name)
         if destination.is_dir():
             destination.rmdir()  # empty; some file systems do not rename onto a folder
         temporary.rename(destination)
@@ -147,7 +154,7 @@ def copy_files(files, root, target, hidden):
         if module == "tests" and path.name == "failures.txt":  # with what mutants would tell
             continue
         if module in labs and inner:
-            if inner[0] in ("lab", ".stubs", "prebuilt"):
+            if inner[0] in ("lab", ".stubs", ".answers", "prebuilt"):
                 continue
             if inner[0] == "solution" and inner[-1] in hidden.get(module, ()):
                 continue

@@ -10,12 +10,12 @@ from .often import often
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
 from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, plain,
-                    plain_race, printed_by, printed_last, reason_of_skip, shown)
+                    plain_fault, plain_race, printed_by, printed_last, reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
 NOT_WRITTEN = re.compile(
     r'"lab (?P<id>[0-9.]+): (?P<title>.*) is not implemented yet \((?P<place>.*:[0-9]+)\)" thrown')
-SLOWER = {"release": 1, "tsan": 5}  # time limits under a sanitizer
+SLOWER = {"release": 1, "tsan": 5, "asan": 5}  # time limits under a sanitizer
 # CPU time that code may take, in that of the solution: an endless loop ends soon, whatever else
 # the machine does.
 MOST_OF_SOLUTION, LEAST_CPU_SECONDS = 10, 5
@@ -33,6 +33,8 @@ class Row:
     message: str
     seconds: float = 0
     tests: list = dataclasses.field(default_factory=list)
+    solution_seen: bool = False  # before it passed
+    cpu_seconds: float = 0
 
     @property
     def points(self):
@@ -41,7 +43,7 @@ class Row:
     def as_json(self):
         return {"exercise": self.exercise, "title": self.title, "points": self.points,
                 "possible": self.possible, "status": self.status, "message": self.message,
-                "seconds": round(self.seconds, 3)}
+                "seconds": round(self.seconds, 3), "solution_seen": self.solution_seen}
 
 
 @dataclasses.dataclass
@@ -53,8 +55,9 @@ class Program:
 
 def what_is_missing(preset):
     """Why nothing can be graded in this preset, or ''."""
-    if preset == "tsan" and not shutil.which("clang++-14"):
-        return "the thread sanitizer needs clang++-14 (packages: clang-14 libomp-14-dev)"
+    if preset in ("tsan", "asan") and not shutil.which("clang++-14"):
+        return f"the {'thread' if preset == 'tsan' else 'address'} sanitizer needs clang++-14 " \
+               "(packages: clang-14 libomp-14-dev libclang-rt-14-dev)"
     return ""
 
 
@@ -76,7 +79,7 @@ def as_text(data):
     return data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
-def assemble(lab, build, texts):
+def assemble(lab, build, texts, options=()):
     """Compiles a student's files and links the tests with them. What does not compile is replaced,
     region by region, else file by file, by the stub, and noted as broken."""
     stubs = stubs_of(lab)
@@ -86,7 +89,7 @@ def assemble(lab, build, texts):
             texts[name] = stubs[name]
             note(lab, broken, name, f"{lab.module}/lab/{name} is missing or not UTF-8 text")
     sources = {name: lab.folder / "lab" / name for name in stubs}
-    compiled = build.compile_all({sources[n]: texts[n] for n in stubs})
+    compiled = build.compile_all({sources[n]: texts[n] for n in stubs}, options)
     objects = {}
     for name in stubs:
         objects[name], said = compiled[sources[name]]
@@ -193,7 +196,7 @@ def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT, lis
         limits, seconds=limits.seconds * slower,
         cpu_seconds=max(LEAST_CPU_SECONDS, MOST_OF_SOLUTION * exercise.seconds) * slower)
     run = run_tests(program.path, exercise.tests, limits, seed, cwd)
-    row.seconds, row.tests = run.seconds, run.tests
+    row.seconds, row.tests, row.cpu_seconds = run.seconds, run.tests, run.cpu_seconds
     expected = [name for name in listed if matches(name, exercise.tests)]
     row.status, row.message = judge(lab, exercise, run, limits, expected)
     return row
@@ -232,6 +235,8 @@ def judge(lab, exercise, run, limits, expected=()):
     race = re.search(r"WARNING: ThreadSanitizer: (.*?) \(pid=", run.output)
     if race:
         return FAILED, plain_race(race[1], run.output)
+    if fault := plain_fault(run.output):
+        return FAILED, f"{before}{run.begun or 'the program'}: {fault}"
     if failed:
         text = failed[0].failures[0]
         written = NOT_WRITTEN.search(text)
@@ -264,10 +269,11 @@ def judge(lab, exercise, run, limits, expected=()):
 class Grader:
     """Grades a folder of a student's files. Test programs are deleted at the end of the `with`."""
 
-    def __init__(self, lab, builds, limits=None, seed=None, cwd=ROOT, listed=None):
+    def __init__(self, lab, builds, limits=None, seed=None, cwd=ROOT, listed=None, asan=False):
         self.lab, self.limits, self.seed, self.cwd = lab, limits, seed, cwd
         self.builds = builds  # {preset: Build, or why there is none}
         self.listed = listed or {}  # {preset: names of all tests}
+        self.asan = asan  # what is graded in release is looked at by the address sanitizer
         self.programs = {}
 
     def __enter__(self):
@@ -285,6 +291,8 @@ class Grader:
         return program
 
     def grade(self, exercise, texts):
+        if self.asan and exercise.preset == "release":
+            exercise = dataclasses.replace(exercise, preset="asan")
         build = self.builds[exercise.preset]
         if not isinstance(build, Build):
             return Row(exercise.id, exercise.title, exercise.points, NOT_ASSESSED, build)

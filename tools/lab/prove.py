@@ -3,11 +3,15 @@ reason than that they are stubs; the solution scores everything; each test grade
 what an exercise says it is used by runs its code."""
 from .build import Build
 from .exercises import LabError
-from .grading import NOT_ASSESSED, NOT_WRITTEN, PASSED, Program, assemble, grade_exercise, matches
+from .grading import (NOT_ASSESSED, NOT_WRITTEN, PASSED, SLOWER, Program, assemble, grade_exercise,
+                      matches)
 from .run import list_tests
 from .setup import prepare
 from .stubs import stubs_of
 from .used import prove_used
+
+
+MOST_OF_STATED = 2  # of lab.toml's seconds: machines differ
 
 
 def prove(lab, folder=None, seeds=(1, 2)):
@@ -38,6 +42,10 @@ def prove(lab, folder=None, seeds=(1, 2)):
                     yield "", f"{e.id} {e.title}: {row.message}"
                     break
                 wrong = "" if row.status == PASSED else f"{row.status}: {row.message}"
+                most = MOST_OF_STATED * e.seconds * SLOWER[e.preset]
+                if not wrong and row.cpu_seconds > most:
+                    wrong = (f"its tests take {row.cpu_seconds:.1f} s of CPU time, where lab.toml says "
+                             f"seconds = {e.seconds:g}")
                 yield f"{e.id} {e.title}: the solution passes (sizes of seed {seed})", wrong
 
 

@@ -1,4 +1,5 @@
-"""What the tools remember between two calls, in .aisc: hints that were shown, how exercises went.
+"""What the tools remember between two calls, in .aisc: hints that were shown, how exercises went,
+whose solution was looked at before they passed.
 Nothing depends on it: what cannot be read or written is forgotten."""
 import json
 
@@ -24,6 +25,12 @@ class State:
 
     def show_hints(self, exercise, count):
         self._store("hints", {**self._load("hints"), exercise.id: count})
+
+    def give_up(self, exercise):
+        self._store("given_up", {**self._load("given_up"), exercise.id: True})
+
+    def gave_up(self, id):
+        return self._load("given_up").get(id) is True
 
     def _load(self, name):
         try:

@@ -121,3 +121,33 @@ def stubs_of(lab):
         if stub is not None:
             kept[path.name] = stub
     return kept
+
+
+def region_lines(text, region):
+    return text.splitlines()[region.first:region.last + 1]
+
+
+def written_in(text, stub, name):
+    """Ids of the exercises of a file of which something was written: their regions are not the stub's.
+    Throws LabError where a marker was lost."""
+    untouched = {}
+    for region in regions(stub, name):
+        untouched.setdefault(region.exercise, []).append(region_lines(stub, region))
+    mine = {}
+    for region in regions(text, name):
+        mine.setdefault(region.exercise, []).append(region_lines(text, region))
+    return {exercise for exercise, parts in mine.items() if parts != untouched.get(exercise)}
+
+
+def filled(text, solution, written, name):
+    """A student's file with the solution's regions in the place of those of exercises that are not
+    `written`."""
+    theirs = {}
+    for region in regions(solution, name):
+        theirs.setdefault(region.exercise, []).append(region_lines(solution, region))
+    lines, found = text.splitlines(), regions(text, name)
+    for region in reversed(found):
+        parts = theirs.get(region.exercise, [])
+        if region.exercise not in written and parts:
+            lines[region.first:region.last + 1] = parts.pop()
+    return "\n".join(lines) + "\n"

@@ -15,8 +15,8 @@ def number(points):
 def print_row(row):
     """The row as soon as it is known."""
     points = "-" if row.status == NOT_ASSESSED else number(row.points)
-    print(f"{row.exercise:<7} {row.title:<24} {points + '/' + number(row.possible):>7}   {row.status}",
-          flush=True)
+    print(f"{row.exercise:<7} {row.title:<24} {points + '/' + number(row.possible):>7}   {row.status}"
+          + (", the solution seen" if row.solution_seen else ""), flush=True)
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
     for line in row.message.splitlines():
         indent = " " * (8 + len(line) - len(line.lstrip()))

@@ -70,12 +70,16 @@ def plain(text):
     lines = [line.strip() for line in rest.splitlines() if line.strip()]
     if lines and lines[0] == "Expected equality of these values:":
         return plain_equality(lines[1:], where)
+    if lines and lines[0] == "Failed" and len(lines) > 1:
+        return "\n".join(lines[1:]) + where
     for pattern, found, expected, otherwise in COMPARISONS:
         if match := pattern.fullmatch(rest.strip()):
             words = {name: value.strip() for name, value in match.groupdict().items()}
             said = [line.strip() for line in words["said"].splitlines() if line.strip()]
             if not said:
                 return otherwise.format(**words) + where
+            if not found:  # true or false: the sentences say it
+                return "\n".join(said) + where
             return compared(said, found.format(**words), expected.format(**words), where)
     return "; ".join(lines) + where
 
@@ -90,7 +94,7 @@ COMPARISONS = [
                 r"(?P<z>.*)\.(?P<said>(?s:.*))"), "{x}", "{y} within {z}",
      "{a} ({x}) should be {b} ({y}) within {z}"),
     (re.compile(r"Value of: (?P<a>.*)\n +Actual: (?P<x>true|false)\nExpected: (?P<y>true|false)"
-                r"(?P<said>(?s:.*))"), "{a} is {x}", "{y}", "{a} should be {y}"),
+                r"(?P<said>(?s:.*))"), "", "", "{a} should be {y}"),
 ]
 
 
@@ -193,6 +197,19 @@ def plain_race(what, output):
     places = re.findall(r"#[0-9]+ (\S+).*?([^/\s]+/lab/[^/\s:]+:[0-9]+)", output)
     where = list(dict.fromkeys(place for _, place in places))[:2]
     return f"ThreadSanitizer: {what}" + (f" between {' and '.join(where)}" if where else "")
+
+
+def plain_fault(output):
+    """A report of AddressSanitizer or UndefinedBehaviorSanitizer in a sentence, with the line of the
+    student's file nearest to it; or ""."""
+    found = re.search(r"ERROR: AddressSanitizer: ([\w-]+)", output)
+    if found:
+        frames = re.findall(r"#[0-9]+ \S+ in (.*?) \S*?([^/\s]+/lab/[^/\s:]+:[0-9]+)", output[found.start():])
+        where = f" in {frames[0][0].partition('(')[0]}, {frames[0][1]}" if frames else ""
+        size = re.search(r"(READ|WRITE) of size [0-9]+", output[found.start():])
+        return f"AddressSanitizer: {found[1]}{where}" + (f" ({size[0].lower()})" if size else "")
+    found = re.search(r"(\S+:[0-9]+):[0-9]+: runtime error: (.*)", output)
+    return f"{shown(found[1])}: {found[2]}" if found else ""
 
 
 def diagnosis(output):
