@@ -123,6 +123,14 @@ TEST(Cut, AHugeLayerStandsAlone) {
   }
 }
 
+// 1 | 1+1 takes as much more than 1+1 | 1 as one bit does, and all of it takes no time to speak of.
+TEST(Cut, IsExactHoweverSmallTheDifferencesAre) {
+  expect_cut({1, 1, 1 + 0x1p-40}, 2, {0, 2}, "1 | 1+1.0000000000009 is slower than 1+1 | 1");
+  std::vector<double> tiny{1, 2, 3, 4, 5};
+  for (double& seconds : tiny) seconds *= 0x1p-50;
+  expect_cut(tiny, 3, {0, 3, 4}, "layers of femtoseconds");
+}
+
 TEST(Cut, LayersThatTakeNothing) {
   expect_cut({0, 0, 0, 0}, 2, {0, 1});
   expect_cut({0, 3, 0, 0, 3, 0}, 3, brute_force({0, 3, 0, 0, 3, 0}, 3));

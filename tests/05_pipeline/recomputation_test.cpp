@@ -36,11 +36,11 @@ std::string calls_of(Again again, bool is_kept) {
 
 TEST(EarlyRecomputation, EarlyIsBeforeTheRankWaits) {
   EXPECT_EQ(calls_of(Again::Early, false), "remake receive")
-      << "the forward does not need the gradient, for which the rank would wait";
+      << "order of calls: the forward does not need the gradient, for which the rank would wait";
 }
 
 TEST(EarlyRecomputation, OnArrivalIsAfterTheGradientIsThere) {
-  EXPECT_EQ(calls_of(Again::OnArrival, false), "receive remake");
+  EXPECT_EQ(calls_of(Again::OnArrival, false), "receive remake") << "order of calls";
 }
 
 TEST(EarlyRecomputation, WhatWasKeptIsNotMadeAgain) {
@@ -48,7 +48,11 @@ TEST(EarlyRecomputation, WhatWasKeptIsNotMadeAgain) {
     EXPECT_EQ(calls_of(again, true), "receive") << "activations are there";
 }
 
-TEST(EarlyRecomputation, NeverReceivesAlone) { EXPECT_EQ(calls_of(Again::Never, true), "receive"); }
+TEST(EarlyRecomputation, NeverReceivesAlone) {
+  for (const bool is_kept : {true, false})
+    EXPECT_EQ(calls_of(Again::Never, is_kept), "receive")
+        << "Again::Never makes nothing again, kept or not";
+}
 
 // The last stage receives nothing: its gradient is the loss's.
 TEST(EarlyRecomputation, ReturnsNoTensorWhereNoneCame) {

@@ -120,7 +120,7 @@ void expect_by_hand(const WeightVersions::Options& options, const std::string& a
     for (std::size_t i = 0; i < list.size(); ++i) {
       const std::string where = fmt::format("action {}, {}", i, to_string(list[i]));
       EXPECT_EQ(computes_with(stage, list[i]), version[i] == "-" ? "" : "version " + version[i])
-          << where << ": computes with it";
+          << where << ": computes with the weights of";
       const int expected = std::stoi(count[i]);
       EXPECT_EQ(stage.versions.kept(), expected)
           << where << ": versions in memory after it, the newest among them";

@@ -20,7 +20,7 @@ namespace aisc::split {
 using EventLog = std::vector<std::string>;
 
 // Writes down the collectives of `inner`, when they are asked for and when somebody has waited for
-// them; of what is split from it, too.
+// them, or has let them go without; of what is split from it, too.
 class LoggedComm final : public Communicator {
  public:
   LoggedComm(std::unique_ptr<Communicator> inner, EventLog& log)
@@ -38,6 +38,10 @@ class LoggedComm final : public Communicator {
       if (!std::exchange(over_, true)) log_.push_back(name_ + " is over");
     }
     bool done() override { return inner_.done(); }
+    void abandon() noexcept override {
+      log_.push_back(name_ + " is dropped: nobody waited for it");
+      inner_ = Work();
+    }
 
    private:
     Work inner_;

@@ -9,7 +9,7 @@ from .exercises import ROOT, LabError
 from .often import often
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
-from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, plain,
+from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, first_of, plain,
                     plain_fault, plain_race, printed_by, printed_last, reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
@@ -209,10 +209,12 @@ def matches(name, filters):
 
 
 def failed_tests(exercise, run):
-    """In the order of lab.toml's filters: what is worked by hand comes first there."""
+    """What is worked by hand comes first, as its test's name says; then the order of lab.toml's filters
+    and of the file."""
     return sorted((t for t in run.tests if t.result == "failed"),
-                  key=lambda t: next((number for number, f in enumerate(exercise.tests)
-                                      if matches(t.name, [f])), len(exercise.tests)))
+                  key=lambda t: ("ByHand" not in t.name,
+                                 next((number for number, f in enumerate(exercise.tests)
+                                       if matches(t.name, [f])), len(exercise.tests))))
 
 
 def judge(lab, exercise, run, limits, expected=()):
@@ -238,7 +240,7 @@ def judge(lab, exercise, run, limits, expected=()):
     if fault := plain_fault(run.output):
         return FAILED, f"{before}{run.begun or 'the program'}: {fault}"
     if failed:
-        text = failed[0].failures[0]
+        text = first_of(failed[0].failures)
         written = NOT_WRITTEN.search(text)
         if written and written["id"] == exercise.id:
             return FAILED, f"not written yet: {shown(written['place'])}"

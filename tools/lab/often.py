@@ -8,13 +8,13 @@ import itertools
 import json
 import re
 
-from .words import plain
+from .words import first_of, plain
 
 
 def fingerprint(failed):
     """Of tests that failed, the first one in front: their names and what the first says, without
     the line where it says so."""
-    said = re.sub(r" \(\S+:[0-9]+\)", "", plain(failed[0].failures[0]))
+    said = re.sub(r" \(\S+:[0-9]+\)", "", plain(first_of(failed[0].failures)))
     return "\n".join([said, *sorted(test.name for test in failed)])
 
 

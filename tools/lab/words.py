@@ -51,6 +51,17 @@ def shown(text):
     return re.sub(r"(?<![\w/.])(?:\.\./)+", "", text.replace(f"{ROOT}/", ""))
 
 
+def first_of(failures):
+    """The first of a test's failures. Ranks are threads, and which of them says first what all of them
+    find differs from run to run: of those of one line it is that of the lowest rank."""
+    def place(text):
+        return text.partition("\n")[0]
+
+    def in_order(text):
+        return [int(word) if word.isdigit() else word for word in re.split("([0-9]+)", text)]
+    return min((f for f in failures if place(f) == place(failures[0])), key=in_order)
+
+
 def plain(text):
     """A failure of GoogleTest in plain words: first what the test says of its case, else the compared
     expressions, then what was found and expected. What is long has a line for each side and one for
