@@ -1,5 +1,5 @@
-// train_gpt: trains a GPT on text, or generates text with a trained one. See --help, and README.md
-// in this folder.
+// train_gpt: trains a GPT on text, or generates text with a trained one. See --help, and more.md in
+// this folder.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <omp.h>

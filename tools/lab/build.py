@@ -232,6 +232,15 @@ class Build:
         words[place:place] = map(str, objects)
         return self._link(target, words)
 
+    def link_instead(self, target, source, compiled):
+        """Links the program `target` with an object in the place of that of its `source`. As link()."""
+        words = self.link_command(target)
+        own = [i for i, word in enumerate(words) if word.endswith(f"/{source.name}.o")]
+        if not own:
+            raise LabError(f"{target} is linked without {source.name}")
+        words[own[0]] = str(compiled)
+        return self._link(target, words)
+
     def taken(self, target, library):
         """Names that a test program has without `library`: from the tests, from what they stand on,
         and from the libraries of C and C++."""

@@ -57,8 +57,12 @@ def exit_status(rows):
     return 0 if any(r.status == PASSED for r in rows) else 77
 
 
+def as_json(rows):
+    return json.dumps([r.as_json() for r in rows], indent=2)
+
+
 def write_json(path, rows):
-    write(path, json.dumps([r.as_json() for r in rows], indent=2) + "\n")
+    write(path, as_json(rows) + "\n")
 
 
 def write_gradescope(path, rows):
