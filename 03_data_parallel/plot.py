@@ -2,7 +2,7 @@
 
 Those of demo_03_data_parallel's numbers, or of largest_batch's.
 """
-from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, bar, draw, legend, rows_named
+from timelines import BACKWARD, COMMUNICATION, DIM, bar, draw, legend, rows_named
 
 
 def ends_of(ready, duration):
@@ -14,7 +14,8 @@ def ends_of(ready, duration):
 
 
 def seconds_below(axes):
-    axes[-1].set_xlabel("seconds")
+    axes[-1].set_xlabel("seconds since backward began; green backward, orange communication, white "
+                        "waiting")
     axes[-1].xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -24,10 +25,10 @@ def overlap(pyplot):
     ready = [sum(seconds[:i + 1]) for i in range(4)]
     figure, axes = pyplot.subplots(2, 1, figsize=(10, 4.4), sharex=True)
     for which, ends, title in ((axes[0], [ready[-1] + 4 * (i + 1) for i in range(4)],
-                                "All sums after backward: 59"),
-                               (axes[1], ends_of(ready, 4), "Each as soon as it can: 49")):
+                                "All sums after backward: the last ends at 59"),
+                               (axes[1], ends_of(ready, 4), "Sums while backward runs: the last ends at 49")):
         for complete, length, layer in zip(ready, seconds, layers):
-            bar(which, 0, complete - length, complete, BACKWARD, f"{layer}" if length > 1 else "")
+            bar(which, 0, complete - length, complete, BACKWARD, f"{layer}")
         for bucket, end in enumerate(ends):
             bar(which, 1, end - 4, end, COMMUNICATION, f"{bucket}")
         rows_named(which, ["backward of layer", "sum of bucket"], title, 60)
@@ -42,8 +43,10 @@ def layered(pyplot):
     plain = [(m * 4 + i, 3 - i, m) for m in range(4) for i in range(4)]
     other = [(i * 4 + m, 3 - i, m) for i in range(4) for m in range(4)]
     for which, spans, ready, title in (
-            (axes[0], plain, [13, 14, 15, 16], "Plain: nothing to send before second 13; the step ends at 21"),
-            (axes[1], other, [4, 8, 12, 16], "Layered: a layer is final every 4 seconds; the step ends at 18")):
+            (axes[0], plain, [13, 14, 15, 16],
+             "Plain: nothing to send before second 13; the last sum ends at 21"),
+            (axes[1], other, [4, 8, 12, 16],
+             "Layered: a layer is final every 4 seconds; the last sum ends at 18")):
         for begin, layer, micro_batch in spans:
             bar(which, 0, begin, begin + 1, shades[micro_batch], f"{layer}.{micro_batch}")
         for bucket, end in enumerate(ends_of(ready, 2)):
@@ -71,7 +74,7 @@ def efficiency(numbers, pyplot):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2))
     compute, update, job = 0.3, 3.5e-3, 60
     gpus = [2 ** k for k in range(16)]
-    for slide, colour in zip(numbers["slides"], (COMMUNICATION, FORWARD)):
+    for slide, colour in zip(numbers["slides"], ("#D55E00", "#56B4E9")):
         name = f"{slide['bandwidth'] / 1e9:g} GB/s"
         share = [(compute + update) / (compute + update + slide["all_reduce"] * (n - 1) / n) for n in gpus]
         left.plot(gpus, [100 * s for s in share], color=colour, label=name)

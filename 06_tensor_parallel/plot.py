@@ -2,9 +2,11 @@
 
 Those of demo_06_tensor_parallel's numbers, or of tensor_limits'.
 """
-from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, TEXT, WEIGHT_GRADIENT, bar, rows_named
+from timelines import (BACKWARD, COMMUNICATION, DIM, FORWARD, IDLE, TEXT, WEIGHT_GRADIENT, bar,
+                       rows_named)
 
 PALE = {FORWARD: "#d6e8f3", BACKWARD: "#d5efe6", WEIGHT_GRADIENT: "#e6e6e6", COMMUNICATION: "#fbeacb"}
+SIDE = 0.5  # of a cell of a matrix
 
 
 def canvas(pyplot, width, height, x, y):
@@ -61,6 +63,74 @@ def mlp(numbers, pyplot):
     axes.set_title("y = (x A) B on two ranks: forward (blue) to the right, backward (green) to the left")
     return figure
 
+def cells(axes, x, y, rows, columns, colour, own=lambda row, column: True, words=()):
+    """A matrix whose upper left corner is (x, y): what lies on the rank is filled, the rest is white."""
+    for row in range(rows):
+        for column in range(columns):
+            fill = PALE[colour] if own(row, column) else IDLE
+            left, top = x + SIDE * column, y - SIDE * row
+            axes.fill([left, left + SIDE, left + SIDE, left], [top, top, top - SIDE, top - SIDE],
+                      facecolor=fill, edgecolor=colour if own(row, column) else "#d5d9de",
+                      linewidth=0.9, zorder=3 if own(row, column) else 2)
+    for column, word in enumerate(words):
+        axes.text(x + SIDE * (column + 0.5), y - SIDE / 2, word, ha="center", va="center", fontsize=9.5,
+                  color=TEXT, zorder=4)
+    return x + SIDE * columns / 2
+
+
+def attention(pyplot):
+    """The handout's example: four heads of one column each, one token, two ranks. No numbers: whose
+    columns and rows are whose."""
+    figure, axes = canvas(pyplot, 11.5, 6.0, (-0.4, 23), (-0.5, 12.2))
+    sums = {"f: sum": (2.75, 1), "g: sum": (19.2, 0)}
+    lanes = {0: (10.2, 7.3), 1: (4.0, 1.1)}  # of each rank: the middle of forward's row and of backward's
+    for says, (x, lane) in sums.items():
+        axes.plot([x, x], [lanes[0][lane], lanes[1][lane]], color=COMMUNICATION, linewidth=6,
+                  solid_capstyle="round", zorder=1)
+        axes.text(x + 0.3, 5.65, says, fontsize=12, color="#9a6a00", va="center", fontweight="bold")
+    xs = {"x": 0, "A": 4.3, "heads": 11.4, "B": 14.1, "share": 16.9, "y": 20.5}
+    columns = [f"{part}{head}" for head in range(4) for part in "qkv"]
+    for rank, (ahead, back) in lanes.items():
+        own = range(2 * rank, 2 * rank + 2)  # its heads
+        axes.text(-0.3, ahead + 1.4, f"rank {rank}", fontsize=13, fontweight="bold", color=TEXT)
+        for what, x, rows, width, is_own, words in (
+                ("x", xs["x"], 1, 4, lambda r, c: True, ()),
+                ("columns of queries, keys, values", xs["A"], 4, 12, lambda r, c: c // 3 in own, columns),
+                (f"heads {own[0]} and {own[1]}", xs["heads"], 1, 2, lambda r, c: True, [f"a{head}" for head in own]),
+                ("rows of the projection", xs["B"], 4, 4, lambda r, c: r in own, ()),
+                ("share of y", xs["share"], 1, 4, lambda r, c: True, ()),
+                ("y", xs["y"], 1, 4, lambda r, c: True, ())):
+            middle = cells(axes, x, ahead + SIDE * rows / 2, rows, width, FORWARD, is_own, words)
+            axes.text(middle, ahead + SIDE * rows / 2 + 0.16, what, ha="center", va="bottom", fontsize=9.5,
+                      color=DIM)
+        for what, x, width, colour in (
+                ("dx", xs["x"], 4, BACKWARD), ("share of dx", 3.5, 4, BACKWARD),
+                ("dq dk dv of its heads", xs["A"] + SIDE * 4.5, 6, BACKWARD),
+                ("da", xs["heads"], 2, BACKWARD), ("dy", xs["y"], 4, BACKWARD)):
+            middle = cells(axes, x, back + SIDE / 2, 1, width, colour)
+            axes.text(middle, back + SIDE / 2 + 0.16, what, ha="center", va="bottom", fontsize=9.5, color=DIM)
+        # Forward to the right, backward to the left; one that passes the other sum is white around.
+        for begin, end in ((xs["x"] + 4 * SIDE, xs["A"]), (xs["A"] + 12 * SIDE, xs["heads"]),
+                           (xs["heads"] + 2 * SIDE, xs["B"]), (xs["B"] + 4 * SIDE, xs["share"]),
+                           (xs["share"] + 4 * SIDE, xs["y"])):
+            over(axes, begin, end, ahead, sums["f: sum"][0])
+            arrow(axes, (begin + 0.12, ahead), (end - 0.12, ahead), FORWARD)
+        for begin, end in ((xs["y"], xs["heads"] + 2 * SIDE), (xs["heads"], xs["A"] + 10.5 * SIDE),
+                           (xs["A"] + 4.5 * SIDE, 3.5 + 4 * SIDE), (3.5, xs["x"] + 4 * SIDE)):
+            over(axes, begin, end, back, sums["g: sum"][0])
+            arrow(axes, (begin - 0.12, back), (end + 0.12, back), BACKWARD)
+    axes.set_title("Attention of four heads on two ranks: whose columns and rows are whose")
+    axes.text(11.3, -0.35, "blue forward, green backward, orange communication, white: on the other rank",
+              ha="center", fontsize=11, color=TEXT)
+    return figure
+
+
+def over(axes, begin, end, y, crossed):
+    """White around the place where an arrow from begin to end passes a sum that is not its own."""
+    if min(begin, end) < crossed < max(begin, end):
+        axes.plot([crossed - 0.25, crossed + 0.25], [y, y], color="white", linewidth=9, zorder=2,
+                  solid_capstyle="butt")
+
 
 def overlap(numbers, pyplot):
     """Backward of a block on rank 0 of 8: operations, and the sums beside them."""
@@ -81,11 +151,11 @@ def overlap(numbers, pyplot):
             elif name == "causal_attention_backward":
                 label = "attention"
             bar(axes, y, begin, end, colour, label if end - begin > 40 else "")
-    rows_named(axes, [row["name"] for row in run["rows"]],
-               "Backward of a block of 4096 columns, 8 A100: both sums run beside products",
-               1e6 * run["seconds"] * 1.005)
-    axes.set_xlabel("microseconds; green input gradients and the rest, grey weight gradients, orange "
-                    "communication")
+    rows_named(axes, [row["name"] for row in run["rows"]], "", 1e6 * run["seconds"] * 1.005)
+    axes.set_title("Backward of a block of 4096 columns, 8 A100: each sum begins beside a product of dW",
+                   pad=18)
+    axes.set_xlabel("microseconds; green backward, grey weight gradient, orange communication, white "
+                    "waiting")
     return figure
 
 
@@ -119,7 +189,7 @@ def intensity(numbers, pyplot):
     figure, axes = pyplot.subplots(figsize=(8, 4.2))
     rows, balance = numbers["a100"]["rows"], numbers["a100"]["balance"]
     ranks = [row["p"] for row in rows]
-    for n, colour in ((4096, FORWARD), (2048, "#CC79A7")):
+    for n, colour in ((4096, "#56B4E9"), (2048, "#CC79A7")):
         axes.plot(ranks, [row[f"FLOP/B {n}"] for row in rows], "o-", color=colour, label=f"n = {n}")
         most = numbers["a100"]["most_ranks"][str(n)]
         axes.axvline(most, color=colour, linestyle=":", linewidth=1.4)
@@ -139,5 +209,5 @@ def intensity(numbers, pyplot):
 def figures(numbers, pyplot):
     if "a100" in numbers:
         return {"intensity": intensity(numbers, pyplot)}
-    return {"mlp": mlp(numbers, pyplot), "overlap": overlap(numbers, pyplot),
-            "halo": halo(numbers, pyplot)}
+    return {"mlp": mlp(numbers, pyplot), "attention": attention(pyplot),
+            "overlap": overlap(numbers, pyplot), "halo": halo(numbers, pyplot)}
