@@ -1,7 +1,11 @@
-"""The figures of 09_collectives/README.md, for tools/plot."""
+"""The figures of this module's handout, for tools/plot."""
 import math
 
-DIM = "#5f6b7a"
+from timelines import COMMUNICATION, DIM, FRAME, TEXT
+
+# Lines of algorithms: none of the colours that a step's parts have.
+COLOURS = {"ring": "#D55E00", "recursive_doubling": "#000000", "rabenseifner": "#56B4E9",
+           "double_tree": "#CC79A7"}
 NAMES = {"naive": "naive", "ring": "ring", "recursive_doubling": "recursive doubling",
          "rabenseifner": "Rabenseifner", "double_tree": "two trees", "tree": "one tree",
          "direct": "direct", "two_level": "two levels"}
@@ -13,12 +17,6 @@ def bytes_text(value):
             return f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.3g} TiB"
-
-
-def colours_of(pyplot):
-    colours = pyplot.rcParams["axes.prop_cycle"].by_key()["color"]
-    order = ["ring", "recursive_doubling", "rabenseifner", "double_tree", "naive", "tree", "direct"]
-    return dict(zip(order, colours))
 
 
 def ticks(axis, values, text):
@@ -42,11 +40,11 @@ def time_text(seconds):
 def sizes(numbers, pyplot):
     """Seconds against bytes, where two lines cross, and below what is chosen where."""
     figure, ax = pyplot.subplots(figsize=(10, 5.2))
-    entry, colours = numbers["sizes"], colours_of(pyplot)
+    entry = numbers["sizes"]
     for name in ("ring", "recursive_doubling", "rabenseifner", "double_tree"):
         rows = [row for row in entry["rows"] if row["algorithm"] == name]
         ax.plot([row["bytes"] for row in rows], [row["seconds"] for row in rows],
-                color=colours[name], label=NAMES[name])
+                color=COLOURS[name], label=NAMES[name])
     for crossing in entry["crossovers"]:
         if crossing["ranks"] != entry["ranks"] or crossing["formula"] <= 0:
             continue
@@ -66,7 +64,7 @@ def sizes(numbers, pyplot):
         if after is not None and after["algorithm"] == begin["algorithm"]:
             continue
         name, end = begin["algorithm"], (after or row)["bytes"]
-        colour = colours.get(name, DIM)
+        colour = COLOURS.get(name, DIM)
         ax.plot([begin["bytes"], end], [low, low], color=colour, linewidth=9,
                 solid_capstyle="butt")
         if end / begin["bytes"] > 30:
@@ -88,7 +86,6 @@ def sizes(numbers, pyplot):
 def scale(numbers, pyplot):
     """Latency and bandwidth up to 24,576 ranks: lines by formula, dots by simulation."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.6))
-    colours = colours_of(pyplot)
     link = 1 / numbers["network"]["beta"]
     for name in ("ring", "recursive_doubling", "rabenseifner", "double_tree"):
         rows = [row for row in numbers["scale"]["rows"] if row["algorithm"] == name]
@@ -97,12 +94,12 @@ def scale(numbers, pyplot):
         def followed(key):
             return zip(*[(row["ranks"], row[key]) for row in rows if key in row])
 
-        left.plot(ranks, [row["latency_seconds"] for row in rows], color=colours[name],
+        left.plot(ranks, [row["latency_seconds"] for row in rows], color=COLOURS[name],
                   label=NAMES[name])
-        left.plot(*followed("simulated_latency_seconds"), "o", color=colours[name], markersize=5)
-        right.plot(ranks, [100 * row["busbw"] / link for row in rows], color=colours[name])
+        left.plot(*followed("simulated_latency_seconds"), "o", color=COLOURS[name], markersize=5)
+        right.plot(ranks, [100 * row["busbw"] / link for row in rows], color=COLOURS[name])
         few, rates = followed("simulated_busbw")
-        right.plot(few, [100 * rate / link for rate in rates], "o", color=colours[name],
+        right.plot(few, [100 * rate / link for rate in rates], "o", color=COLOURS[name],
                    markersize=5)
     left.set(xscale="log", yscale="log", xlabel="ranks", ylabel="time of the shortest buffer",
              title="Latency")
@@ -115,41 +112,52 @@ def scale(numbers, pyplot):
     return figure
 
 
+def ring_steps(p):
+    """What each rank holds of each chunk, from the beginning on: after each step a table of sums, and
+    which of them have just arrived. Rank r begins with 10^r in every chunk, so that a sum says whose
+    numbers are in it."""
+    holds = [[10 ** rank] * p for rank in range(p)]
+    steps = [([row[:] for row in holds], set())]
+    for step in range(2 * (p - 1)):
+        adds = step < p - 1
+        s = step if adds else step - (p - 1)
+        moves = [((rank + 1) % p, (rank - s if adds else rank + 1 - s) % p) for rank in range(p)]
+        came = [holds[(rank - 1) % p][chunk] for rank, chunk in moves]
+        for (rank, chunk), value in zip(moves, came):
+            holds[rank][chunk] = holds[rank][chunk] + value if adds else value
+        steps.append(([row[:] for row in holds], set(moves)))
+    return steps
+
+
 def ring(_, pyplot):
-    """Four ranks, four chunks: whose numbers are in each chunk after each step."""
+    """Four ranks, four chunks: the sum in each chunk after each step."""
     p = 4
-    colours = pyplot.rcParams["axes.prop_cycle"].by_key()["color"][:p]
-    figure, axes = pyplot.subplots(1, 2 * p - 1, figsize=(10, 2.9), sharey=True)
-    holds = [[{rank} for _ in range(p)] for rank in range(p)]
-    for step, ax in enumerate(axes):
-        arrived = {}
-        if step > 0:
-            first_half = step <= p - 1
-            s = step - 1 if first_half else step - p
-            for rank in range(p):
-                chunk = (rank - s if first_half else rank + 1 - s) % p
-                arrived[(rank + 1) % p, chunk] = set(holds[rank][chunk])
-            for (rank, chunk), whose in arrived.items():
-                holds[rank][chunk] = holds[rank][chunk] | whose if first_half else whose
+    steps, complete = ring_steps(p), sum(10 ** rank for rank in range(p))
+    figure, axes = pyplot.subplots(2, p, figsize=(10, 5.4))
+    panels = [*axes[0], *axes[1][1:]]
+    for step, (ax, (holds, arrived)) in enumerate(zip(panels, steps)):
         for rank in range(p):
             for chunk in range(p):
-                x, y = chunk, p - 1 - rank
-                for part in range(p):
-                    if part in holds[rank][chunk]:
-                        ax.add_patch(pyplot.Rectangle((x + part / p * 0.9, y), 0.9 / p, 0.8,
-                                                      facecolor=colours[part]))
-                edge = "#000000" if (rank, chunk) in arrived else "#c5ccd3"
-                ax.plot([x, x + 0.9, x + 0.9, x, x], [y, y, y + 0.8, y + 0.8, y], color=edge,
-                        linewidth=2 if (rank, chunk) in arrived else 0.8)
-        ax.set(xlim=(-0.2, p + 0.1), ylim=(-0.2, p), xticks=[],
-               title="begin" if step == 0 else f"step {step - 1}")
-        ax.set_yticks([p - 1 - rank + 0.4 for rank in range(p)],
-                      [f"rank {rank}" for rank in range(p)])
+                is_new, value = (rank, chunk) in arrived, holds[rank][chunk]
+                ax.add_patch(pyplot.Rectangle((chunk, rank), 0.94, 0.86, linewidth=0.8, edgecolor=DIM,
+                                              facecolor=COMMUNICATION if is_new else "white"))
+                ax.text(chunk + 0.47, rank + 0.45, str(value), ha="center", va="center", fontsize=9.5,
+                        fontweight="bold" if value == complete else "normal")
+        ax.set(xlim=(-0.1, p), ylim=(p, -0.75), yticks=[], xticks=[])
+        ax.set_title("at the beginning" if step == 0 else f"after step {step - 1}", fontsize=11)
+        for chunk in range(p):
+            ax.text(chunk + 0.47, -0.25, f"chunk {chunk}" if chunk == 0 else str(chunk), ha="center",
+                    va="center", fontsize=9, color=DIM)
+        if step in (0, p):
+            ax.set_yticks([rank + 0.43 for rank in range(p)], [f"rank {rank}" for rank in range(p)])
         ax.tick_params(length=0)
         bare(ax)
-        ax.title.set(fontsize=11, fontweight="normal")
-    figure.suptitle("A ring of four: colours are ranks whose numbers are in a chunk; framed: "
-                    "just arrived", fontsize=12, x=0.01, ha="left")
+    legend = axes[1][0]
+    legend.set(xticks=[], yticks=[], xlim=(0, 1), ylim=(0, 1))
+    bare(legend)
+    legend.text(0, 1, "Each rank sends to the\nnext, rank 3 to rank 0.\n\norange: has just arrived\n"
+                "bold: complete\n\nabove: what arrives is\nadded, steps 0 to 2\n\nright: what arrives is"
+                "\ncomplete, steps 3 to 5", va="top", fontsize=10.5)
     return figure
 
 
@@ -162,46 +170,84 @@ def place(parents):
 
 def trees(numbers, pyplot):
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 3.2))
-    colours = pyplot.rcParams["axes.prop_cycle"].by_key()["color"]
     for ax, name, title in zip(axes, ("first", "second"),
-                               ("First half of the buffer", "Second half")):
+                               ("The first tree: one half of the buffer", "The second tree: the other half")):
         parents = numbers["trees"][name]
         points = place(parents)
         inner = set(parents)
         for rank, parent in enumerate(parents):
             if parent >= 0:
-                ax.plot(*zip(points[rank], points[parent]), color=DIM, linewidth=1.5, zorder=1)
+                ax.plot(*zip(points[rank], points[parent]), color=COMMUNICATION, linewidth=2.5, zorder=1)
         for rank, point in enumerate(points):
-            colour = colours[1] if rank in inner else colours[0]
-            ax.plot(*point, "o", color=colour, markersize=22, zorder=2)
-            ax.text(*point, str(rank), ha="center", va="center", color="white",
-                    fontweight="bold", zorder=3)
+            is_inner = rank in inner
+            ax.plot(*point, "o", color=TEXT if is_inner else "white", markeredgecolor=TEXT,
+                    markersize=22, zorder=2)
+            ax.text(*point, str(rank), ha="center", va="center",
+                    color="white" if is_inner else TEXT, fontweight="bold", zorder=3)
         ax.set(title=title, xticks=[], yticks=[], xlim=(-0.6, len(parents) - 0.4),
                ylim=(min(y for _, y in points) - 0.5, 0.5))
         bare(ax)
-    figure.text(0.5, 0.0, "orange: inner ranks, which add and pass on; blue: leaves", ha="center",
-                va="bottom", color=DIM, fontsize=11)
+    figure.text(0.5, 0.0, "dark: ranks with children, which add and pass on; white: leaves; orange: "
+                "messages, up with sums, then down with results", ha="center", va="bottom",
+                color=DIM, fontsize=11)
     return figure
 
 
 def dgx1(numbers, pyplot):
-    """The rings of a DGX-1, each in a panel: two squares of GPUs, one for each processor."""
+    """The NVLinks of a DGX-1, as many as rings cross them in one direction (the rings fill them all),
+    and the two circles that the rings go round."""
     rings = next(row["rings"] for row in numbers["machines"]["orders"] if row["machine"] == "DGX-1")
-    at = {0: (0, 1), 1: (1, 1), 2: (1, 0), 3: (0, 0), 4: (2.6, 1), 5: (3.6, 1), 6: (3.6, 0), 7: (2.6, 0)}
-    colours = pyplot.rcParams["axes.prop_cycle"].by_key()["color"]
-    figure, axes = pyplot.subplots(2, 3, figsize=(10, 3.8))
-    for ring, ax, colour in zip(rings, axes.flat, colours * 2):
-        for gpu, after in zip(ring, ring[1:] + ring[:1]):
-            bend = 0.22 if abs(at[gpu][0] - at[after][0]) > 1 else 0.0
-            ax.annotate("", at[after], at[gpu], arrowprops={
-                "arrowstyle": "-|>", "color": colour, "linewidth": 1.8, "shrinkA": 10,
-                "shrinkB": 10, "connectionstyle": f"arc3,rad={bend}"})
-        for gpu, point in at.items():
-            ax.plot(*point, "o", color="#e3e6ea", markersize=17)
-            ax.text(*point, str(gpu), ha="center", va="center", fontsize=11)
-        ax.set(xlim=(-0.4, 4.0), ylim=(-0.75, 1.75), xticks=[], yticks=[])
-        ax.set_title(" ".join(str(gpu) for gpu in ring), fontsize=10.5, fontweight="normal")
+    hops = [list(zip(ring, ring[1:] + ring[:1])) for ring in rings]
+    links = {}
+    for ring in hops:
+        for a, b in ring:
+            links[a, b] = links.get((a, b), 0) + 1
+    circles = []  # each with how many rings go round it, in either direction
+    for ring in hops:
+        edges = {frozenset(hop) for hop in ring}
+        known = next((circle for circle in circles if circle[0] == edges), None)
+        if known is None:
+            circles.append([edges, ring, 1])
+        else:
+            known[2] += 1
+    at = {0: (0, 1), 1: (1, 1), 2: (1, 0), 3: (0, 0),
+          5: (1.9, 1), 4: (2.9, 1), 7: (2.9, 0), 6: (1.9, 0)}
+    figure, axes = pyplot.subplots(1, 1 + len(circles), figsize=(10, 3.1),
+                                   gridspec_kw={"width_ratios": [1.25] + [1] * len(circles)})
+
+    def cable(ax, a, b, colour, width, words=""):
+        (x, y), (u, v) = at[a], at[b]
+        far = abs(x - u) > 2  # round the outside
+        bend = (-0.28 if y > 0.5 else 0.28) if far else 0.0
+        if x > u:
+            (x, y), (u, v) = (u, v), (x, y)
+        ax.annotate("", (u, v), (x, y), zorder=1, arrowprops={
+            "arrowstyle": "-", "color": colour, "linewidth": width, "shrinkA": 0, "shrinkB": 0,
+            "connectionstyle": f"arc3,rad={bend}"})
+        if words:
+            part = 0.3 if abs(x - u) > 0.5 and abs(y - v) > 0.5 else 0.5  # off the diagonals' crossing
+            middle = (x + part * (u - x), y + part * (v - y) + (0.4 if y > 0.5 else -0.4) * far)
+            ax.text(*middle, words, ha="center", va="center", fontsize=9.5, zorder=2,
+                    bbox={"boxstyle": "circle,pad=0.12", "facecolor": "white", "edgecolor": "none"})
+
+    for ax, title in zip(axes, ["NVLinks from GPU to GPU: 1 or 2"] +
+                         [f"{count} rings, {count // 2} in each direction" for _, _, count in circles]):
+        ax.set(xlim=(-0.35, 3.25), ylim=(-0.75, 1.75), xticks=[], yticks=[])
+        ax.set_title(title, fontsize=11)
         bare(ax)
+        for gpu, point in at.items():
+            ax.plot(*point, "o", color="white", markeredgecolor=TEXT, markersize=18, zorder=3)
+            ax.text(*point, str(gpu), ha="center", va="center", fontsize=11, zorder=4)
+    for (a, b), count in links.items():
+        if a < b:
+            cable(axes[0], a, b, COMMUNICATION, 2.0 * count, str(count))
+    for ax, (_, ring, count) in zip(axes[1:], circles):
+        for a, b in {(min(pair), max(pair)) for pair in links}:
+            cable(ax, a, b, FRAME, 1)
+        for a, b in ring:
+            cable(ax, a, b, COMMUNICATION, count)
+        ax.text(1.45, -0.7, "GPU " + " ".join(str(a) for a, _ in ring), ha="center", fontsize=9.5,
+                color=DIM)
     return figure
 
 
