@@ -8,13 +8,13 @@ import itertools
 import json
 import re
 
-from .words import first_of, plain
+from .words import first_of
 
 
 def fingerprint(failed):
     """Of tests that failed, the first one in front: their names and what the first says, without
     the line where it says so."""
-    said = re.sub(r" \(\S+:[0-9]+\)", "", plain(first_of(failed[0].failures)))
+    said = re.sub(r"^\S+:[0-9]+\n", "", first_of(failed[0].failures))
     return "\n".join([said, *sorted(test.name for test in failed)])
 
 

@@ -83,6 +83,11 @@ def plain(text):
         return plain_equality(lines[1:], where)
     if lines and lines[0] == "Failed" and len(lines) > 1:
         return "\n".join(lines[1:]) + where
+    if matched := MATCHER.fullmatch(rest.strip()):
+        said = [line.strip() for line in matched["said"].splitlines() if line.strip()]
+        expected, found = elements_expected(matched["y"]), matched["x"].partition("}, ")[0] + "}"
+        if expected:
+            return compared(said or [matched["a"]], numbers_in(found), numbers_in(expected), where)
     for pattern, found, expected, otherwise in COMPARISONS:
         if match := pattern.fullmatch(rest.strip()):
             words = {name: value.strip() for name, value in match.groupdict().items()}
@@ -109,9 +114,33 @@ COMPARISONS = [
 ]
 
 
+# GoogleMock's of lists, element by element.
+MATCHER = re.compile(r"Value of: (?P<a>.*)\nExpected: (?P<y>(?s:.*?))\n +Actual: (?P<x>\{.*)(?P<said>(?s:.*))")
+
+
+def elements_expected(text):
+    """The list that a matcher of GoogleMock describes, or ""."""
+    pairs = re.fullmatch(r"contains .* values, where each value and its corresponding value in (\{.*\}) "
+                         r"are an almost-equal pair", text)
+    if pairs:
+        return pairs[1]
+    elements = re.findall(r"element #[0-9]+ (?:is equal to|is approximately) (.*?)(?:,$|,\n|$)", text, re.M)
+    return "{ " + ", ".join(elements) + " }" if elements else ""
+
+
+def numbers_in(text):
+    """Small numbers that GoogleTest prints as characters or bytes, as numbers."""
+    text = re.sub(r"'[^']*' \(([0-9]+)(?:, 0x[0-9A-F]+)?\)", r"\1", text).replace(r"'\0'", "0")
+    return re.sub(r"[0-9]+-byte object <([0-9A-F -]+)>",
+                  lambda found: str(int.from_bytes(bytes.fromhex(re.sub("[ -]", "", found[1])), "little")),
+                  text)
+
+
 def compared(said, found, expected, where):
-    """`said`: the sentences of the test, at least one."""
+    """`said`: the sentences of the test, at least one. They may name what was found and expected."""
     *first, last = said
+    if any("expected" in line for line in said):
+        return "\n".join(said) + where
     line = "\n".join([*first, f"{last.rstrip(':.')}: found {found}, expected {expected}{where}"])
     if len(line.splitlines()[-1]) - len(where) <= LONG and not found.startswith("{"):
         return line
@@ -130,7 +159,7 @@ def plain_equality(lines, where):
             values.append("")
         else:
             said.append(line)
-    found, expected = (value or name for name, value in zip(names, values))
+    found, expected = (numbers_in(value or name) for name, value in zip(names, values))
     if said:
         return compared(said, found, expected, where)
     sides = [name + (f" ({value})" if value else "") for name, value in zip(names, values)]
@@ -146,7 +175,7 @@ def elements_of(value):
     if not value.startswith("{ ") or not value.endswith(" }"):
         return []
     elements, depth = [""], 0
-    for word in re.split(r"(, |[{}])", value[2:-2]):
+    for word in re.split(r'("(?:[^"\\]|\\.)*"|, |[{}])', value[2:-2]):
         depth += (word == "{") - (word == "}")
         if word == ", " and depth == 0:
             elements.append("")
