@@ -244,8 +244,7 @@ int threads_of_this_process(const Options& options, int threads) {
 // Ranks do the same as one that runs for all of them: not those that send signs, own whole units,
 // or meet in groups that only they can split off.
 bool one_runs_for_all(const Options& options) {
-  return !options.onebit_adam() && options.sharding.by != "owners" &&
-         options.ep_node == 0;
+  return !options.onebit_adam() && options.sharding.by != "owners" && options.ep_node == 0;
 }
 
 // What ranks average by unequal shares depends on how many samples each has.

@@ -13,8 +13,8 @@ from .words import first_of
 
 def fingerprint(failed):
     """Of tests that failed, the first one in front: their names and what the first says, without
-    the line where it says so."""
-    said = re.sub(r"^\S+:[0-9]+\n", "", first_of(failed[0].failures))
+    the lines of files."""
+    said = re.sub(r"^\S+:[0-9]+(:|$)", "", first_of(failed[0].failures), flags=re.M)
     return "\n".join([said, *sorted(test.name for test in failed)])
 
 

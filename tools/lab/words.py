@@ -72,6 +72,18 @@ def plain(text):
     place, _, rest = text.partition("\n")
     rest = rest if re.search(r":[0-9]+$", place) else text
     where = f" ({shown(place)})" if rest is not text and shown(place) else ""
+    rest, traced = without_trace(rest)
+    text = plain_failure(rest, where)
+    return "\n".join([*traced, text])
+
+
+def without_trace(text):
+    """(text, what the test says of where it is, outermost first)"""
+    text, _, trace = text.partition("\nGoogle Test trace:\n")
+    return text, re.findall(r"^\S+:[0-9]+: (.*)$", trace, re.M)[::-1]
+
+
+def plain_failure(rest, where):
     # An assertion that says in sentences what is wrong, and what the test adds.
     said = re.match(r"Value of: .*?\n +Actual: (?:true|false) \((.*)\)\nExpected: (?:true|false)\n?(.*)",
                     rest, re.S)
