@@ -1,14 +1,22 @@
 // Draws a schedule: one of the literature by its name, or one's own that stands in a file, a line a
 // rank: "F0 F1 B0 B1". Says whether it can be executed, how long its ranks wait, and how near it
 // is to the best that is possible.
+//
+// --json writes {"schedule": "1f1b", "seconds": 33, "in_flight": [4, 3, 2, 1],
+// "in_flight_over_time":
+// [[[0, 1], [1, 2], ...], ...], "timeline": [{"name": "rank 0", "events": [["forward", "F0", 0, 1],
+// ...]}, ...]}: by rank the most micro-batches in flight, and the [second, number] from which on
+// there are so many; rows as timeline_json() has them.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "05_pipeline/check.h"
@@ -97,6 +105,24 @@ double least_seconds(const Schedule& s, const ActionCosts& c) {
                            m * (c.forward + c.backward) + d * c.backward + c.weight_gradient);
 }
 
+// By rank: {second, micro-batches in flight from then on}. Each is in flight from the begin of its
+// forward to the end of what most_in_flight() calls `until`.
+std::vector<std::vector<std::pair<double, int>>> in_flight_over_time(const Simulation& simulation,
+                                                                     ActionKind until) {
+  std::vector<std::vector<std::pair<double, int>>> all;
+  for (const RankTimes& rank : simulation.ranks) {
+    std::map<double, int> changes{{0, 0}};
+    for (const TimedAction& a : rank.actions) {
+      if (a.action.kind == ActionKind::Forward) ++changes[a.begin_seconds];
+      if (a.action.kind == until) --changes[a.end_seconds];
+    }
+    int count = 0;
+    auto& curve = all.emplace_back();
+    for (const auto& [seconds, change] : changes) curve.emplace_back(seconds, count += change);
+  }
+  return all;
+}
+
 int draw(const Flags& flags) {
   const Schedule schedule =
       is_file(flags.schedule) ? read_schedule(flags.schedule)
@@ -113,8 +139,9 @@ int draw(const Flags& flags) {
                           .backward = whole.backward / v,
                           .weight_gradient = whole.weight_gradient / v};
   const Simulation simulation = simulate(schedule, {costs});
-  const std::vector<int> kept = most_in_flight(
-      schedule, schedule.splits_backward ? ActionKind::WeightGradient : ActionKind::Backward);
+  const ActionKind until =
+      schedule.splits_backward ? ActionKind::WeightGradient : ActionKind::Backward;
+  const std::vector<int> kept = most_in_flight(schedule, until);
   fmt::print("{}: {} ranks, {} micro-batches\n{}in flight at most: {}\n", schedule.name,
              schedule.ranks(), schedule.micro_batches, picture_text(simulation, flags.columns),
              fmt::join(kept, " "));
@@ -133,6 +160,8 @@ int draw(const Flags& flags) {
     write_file(flags.json, nlohmann::ordered_json{{"schedule", schedule.name},
                                                   {"seconds", simulation.total_seconds},
                                                   {"in_flight", kept},
+                                                  {"in_flight_over_time",
+                                                   in_flight_over_time(simulation, until)},
                                                   {"timeline", timeline_json(rows)}}
                                    .dump(2) +
                                "\n");
