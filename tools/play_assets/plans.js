@@ -29,8 +29,8 @@ addEventListener('DOMContentLoaded', () => {
         element('span', {class: 'name'}, buffer),
         ...list(values).map((value, i) => {
           const kind = FRAMES[marks?.[buffer]?.[i]] ?? '';
-          return element('span', {class: `cell ${kind}`, 'data-buffer': buffer, title:
-            `${buffer}[${i}] of rank ${rank} ${kind}`}, value);
+          return element('span', {class: `cell ${kind}`, 'data-buffer': buffer,
+            title: `${buffer}[${i}] of rank ${rank} ${kind}`}, value);
         }))));
   }
 
@@ -39,8 +39,8 @@ addEventListener('DOMContentLoaded', () => {
     const parts = [];
     for (const m of round.messages) {
       if (m.from === rank) parts.push(`sends ${said(m.source, m.values)} to rank ${m.to}`);
-      if (m.to === rank) parts.push(m.target[2] ? `receives ${m.values} of rank ${m.from} in ` +
-        place(m.target) : `receives a signal of rank ${m.from}`);
+      if (m.to === rank) parts.push(m.target[2] ? `receives ${m.values} from rank ${m.from} into ` +
+        place(m.target) : `receives a signal from rank ${m.from}`);
     }
     for (const w of round.work.filter((w) => w.rank === rank))
       parts.push(w.kind === 'copy' ? `copies ${place(w.from)} to ${place(w.to)}` :

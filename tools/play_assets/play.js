@@ -53,6 +53,7 @@ function stepping({last, show, opened}) {
     for (const [id, end] of [['first', 0], ['back', 0], ['forward', last()], ['last', last()]])
       part(id).setAttribute('aria-disabled', now === end);
     show(now);
+    slider.setAttribute('aria-valuetext', part('count').textContent);
   };
   const moves = {first: () => 0, back: () => now - 1, forward: () => now + 1, last: () => last()};
   for (const id in moves) part(id).addEventListener('click', () => go(moves[id]()));

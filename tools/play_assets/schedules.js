@@ -3,7 +3,7 @@
 'use strict';
 
 addEventListener('DOMContentLoaded', () => {
-  const LEFT = 58, LANE = 30, CURVE = 40, GAP = 6, LETTER = 7.5, NARROWEST = 640;
+  const LEFT = 58, LANE = 30, CURVE = 44, GAP = 6, LETTER = 8, WIDEST = 3000;
   const PARTS = {forward: 'forward', backward: 'backward', 'weight gradient': 'weight',
     communication: 'communication', optimizer: 'update', update: 'update'};
   let schedules = window.SCHEDULES, schedule, times;
@@ -14,13 +14,17 @@ addEventListener('DOMContentLoaded', () => {
 
   function draw() {
     const {timeline, in_flight_over_time: curves = []} = schedule;
-    const end = times.at(-1), width = Math.max(NARROWEST, part('scroll').clientWidth);
+    const end = times.at(-1), events = timeline.flatMap((row) => row.events);
+    const needed = events.map(([, name, begin, till]) => LETTER * name.length * end / (till - begin));
+    const middle = needed.sort((a, b) => a - b)[Math.floor(needed.length / 2)];  // half have names
+    const width = Math.max(part('scroll').clientWidth, Math.min(WIDEST, LEFT + 8 + middle + LETTER));
     const x = (t) => LEFT + (width - LEFT - 8) * t / end;
     const most = Math.max(1, ...curves.flat().map(([, n]) => n));
-    const drawn = [];
+    const drawn = [], names = [];
+    const name = (y, text) => names.push(drawing('text', {x: 0, y, class: 'name'}, text));
     timeline.forEach((row, r) => {
       const y = r * (LANE + GAP);
-      drawn.push(drawing('text', {x: 0, y: y + 20, class: 'name'}, row.name));
+      name(y + 20, row.name);
       for (const [kind, name, begin, till] of [...row.events].sort((a, b) => b[3] - b[2] - a[3] + a[2])) {
         const wide = x(till) - x(begin);
         drawn.push(drawing('rect', {x: x(begin), y, width: Math.max(0.5, wide - 1), height: LANE,
@@ -31,29 +35,35 @@ addEventListener('DOMContentLoaded', () => {
       }
     });
     const top = timeline.length * (LANE + GAP) + 26;
-    if (curves.length) drawn.push(drawing('text', {x: 0, y: top - 8, class: 'name'}, 'In flight:'));
+    if (curves.length) name(top - 8, 'In flight:');
     curves.forEach((curve, r) => {
-      const base = top + r * (CURVE + GAP) + CURVE, y = (n) => base - (CURVE - 6) * n / most;
+      const base = top + r * (CURVE + GAP) + CURVE, y = (n) => base - (CURVE - 16) * n / most;
       let path = `M${x(0)} ${base}`, last = 0;
       for (const [t, n] of curve) { path += ` L${x(t)} ${y(last)} L${x(t)} ${y(n)}`; last = n; }
       const peak = Math.max(...curve.map(([, n]) => n));
-      drawn.push(drawing('text', {x: 0, y: base - 14, class: 'name'}, `rank ${r}`),
-        drawing('path', {d: `${path} L${x(end)} ${y(last)} L${x(end)} ${base} z`, class: 'area'}),
-        drawing('text', {x: x(curve.find(([, n]) => n === peak)[0]) + 3, y: y(peak) + 12, class: 'peak'},
+      name(base - 6, `rank ${r}`);
+      drawn.push(drawing('path', {d: `${path} L${x(end)} ${y(last)} L${x(end)} ${base} z`, class: 'area'}),
+        drawing('text', {x: x(curve.find(([, n]) => n === peak)[0]) + 3, y: y(peak) - 4, class: 'peak'},
           `at most ${peak}`));
     });
     const height = curves.length ? top + curves.length * (CURVE + GAP) : top - 20;
     drawn.push(drawing('line', {id: 'cursor', y1: 0, y2: height}));
+    drawn.push(drawing('g', {id: 'names'}, drawing('rect', {width: LEFT - 4, height}), ...names));
     part('scroll').replaceChildren(drawing('svg', {width, height, viewBox: `0 0 ${width} ${height}`},
       ...drawn));
     return x;
   }
+
+  // Names stay where they are while the rest is moved.
+  const stay = () => part('names').setAttribute('transform', `translate(${part('scroll').scrollLeft})`);
+  part('scroll').addEventListener('scroll', stay);
 
   function show(k) {
     const t = times[k], x = draw()(t), box = part('scroll');
     for (const end of ['x1', 'x2']) part('cursor').setAttribute(end, x);
     if (x < box.scrollLeft + LEFT || x > box.scrollLeft + box.clientWidth - 40)
       box.scrollLeft = x - box.clientWidth / 2;
+    stay();
     part('count').replaceChildren(element('b', {}, `Second ${nice(t)} of ${nice(times.at(-1))}`), '.');
     part('words').replaceChildren(...schedule.timeline.map((row, r) => {
       const names = during(row, t).map(([kind, name]) => name === kind ? name : `${name} (${kind})`);
