@@ -50,7 +50,7 @@ addEventListener('DOMContentLoaded', () => {
 
   // Arrows from the left edge, the senders', to the right one.
   function arrows(messages) {
-    const svg = part('arrows'), width = svg.clientWidth, stage = part('stage').offsetTop;
+    const svg = part('arrows'), width = svg.clientWidth;
     const rows = [...document.querySelectorAll('.rank')];
     svg.setAttribute('height', part('stage').offsetHeight);
     const heights = (rank, all, one) => {
@@ -82,8 +82,6 @@ addEventListener('DOMContentLoaded', () => {
     part('ranks').replaceChildren(...round.after.map((held, rank) => row(held, rank, marks[rank])));
     part('count').replaceChildren(element('b', {}, `Round ${k} of ${plan.rounds.length - 1}`),
       `. Sent so far: ${count(sent.messages, 'message')}, ${count(sent.elements, 'element')}.`);
-    part('count').dataset.messages = sent.messages;
-    part('count').dataset.elements = sent.elements;
     part('words').replaceChildren(...round.after.map((_, rank) => element('p', {},
       k === 0 && !round.work.some((w) => w.rank === rank) ? `Rank ${rank} has not begun.` :
         words(round, rank))));

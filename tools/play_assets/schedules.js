@@ -3,7 +3,7 @@
 'use strict';
 
 addEventListener('DOMContentLoaded', () => {
-  const LEFT = 58, LANE = 30, CURVE = 44, GAP = 6, LETTER = 8, WIDEST = 3000;
+  const LEFT = 58, LANE = 30, CURVE = 44, GAP = 6, LETTER = 9, WIDEST = 3000;
   const PARTS = {forward: 'forward', backward: 'backward', 'weight gradient': 'weight',
     communication: 'communication', optimizer: 'update', update: 'update'};
   let schedules = window.SCHEDULES, schedule, times;
