@@ -91,7 +91,8 @@ addEventListener('DOMContentLoaded', () => {
 
   const go = stepping({last: () => plan.rounds.length - 1, show, opened(json) {
     if (!Array.isArray(json.plans) || !json.plans.length) throw Error('"plans" is missing');
-    if (!json.plans.every((p) => p.collective && p.rounds?.[0]?.after)) throw Error('a plan has no rounds');
+    if (!json.plans.every((p) => p.collective && p.rounds?.[0]?.after))
+      throw Error('a plan has no rounds');
     plans = json.plans;
     choose();
   }});
