@@ -140,6 +140,8 @@ void require_pipeline(Options& o, const IsHere& here) {
     p.chunks = p.schedule == "interleaved" ? std::max(2, p.chunks) : 1;
   pp.refuse(o.sharding.zero > 0 && (p.schedule == "pipedream" || p.schedule == "2bw"), "--zero",
             "weights of several versions are kept whole where updates do not wait");
+  pp.refuse(p.stashing == "off" && p.schedule != "pipedream", "--stashing off",
+            "only --schedule pipedream changes weights between a forward and its backward");
   if (p.schedule == "pipedream" && o.train.clip > 0) {
     Beside{"--schedule pipedream"}.refuse(
         here("clip"), fmt::format("--clip {}", o.train.clip),

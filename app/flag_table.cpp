@@ -193,6 +193,11 @@ void add_pipeline(FlagRows& rows, Options& o) {
                       "stages run forward again where they have not kept what backward needs: "
                       "when the gradient has arrived, or early, while they would wait for it",
                       {"none", "arrival", "early"}));
+  of_stages(
+      rows.text("stashing", p.stashing,
+                "pipedream: each backward has the weights of its forward; off: the newest, to "
+                "see what that does",
+                {"on", "off"}));
 }
 
 void add_tensor(FlagRows& rows, Options& o) {

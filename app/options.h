@@ -69,6 +69,7 @@ struct Options {
     std::string schedule = "1f1b";  // 05_pipeline/pipelined.h
     int chunks = 1;                 // stages of each rank
     std::string again = "none";     // "arrival", "early": stages run forward again
+    std::string stashing = "on";    // "off": pipedream's backwards take the newest weights
   } pipeline;
   int ep_node = 0;                  // tokens go to experts within nodes of so many ranks first
   double keep_mb = 0;               // MiB that micro-batches keep where they are recomputed

@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/check.cpp (stub ab76ef2e48e8).
+// Yours to write; from 05_pipeline/solution/check.cpp (stub 319c1364e67a).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "05_pipeline/check.h"
 
@@ -12,11 +12,9 @@ std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends) {
   const std::vector<std::vector<Action>>& lists = handovers.schedule().actions;
   const int ranks = handovers.schedule().ranks();
   // LAB 05.3: run all lists until no rank can go on
-  // Keep how many actions each rank has done: action i of a rank is done if i is less than that
-  // number. Each rank goes on while it can; go around all ranks until a whole round has moved
-  // none of them. Action i waits for handovers.source_of({rank, i}), if it has one. With
-  // Sends::Blocking it also waits until the message of action i - 1 has been taken: until that
-  // one's target_of is done, unless the target is of the same rank, where nothing is sent.
+  // By rank, how many actions of its list it has done when no rank can go on: check.h says when an
+  // action can begin. handovers.source_of() is the action whose result it needs, target_of() the
+  // one that takes its result; both are nothing where there is none.
   throw NotImplemented("lab 05.3: run all lists until no rank can go on", __FILE__, __LINE__);
   // END LAB 05.3
 }

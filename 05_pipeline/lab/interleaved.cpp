@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/interleaved.cpp (stub 5ce047e6a39f).
+// Yours to write; from 05_pipeline/solution/interleaved.cpp (stub 6a065f03aa82).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Each rank has several thin stages instead of a thick one, so the pipeline fills v times faster.
 //
@@ -28,11 +28,8 @@ Schedule interleaved(int ranks, int chunks, int micro_batches) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(rank)];
     // LAB 05.6: interleaving
-    // Forward i of `count`: in which group of ranks * chunks is it, which is its chunk there, and
-    // which of the group's micro-batches is it? Backward i is the same on the mirrored chunk. How
-    // many forwards come first? All that come before micro-batch 0's on the last chunk, and two
-    // more for each rank behind this one, if there are so many. An action is {kind, micro_batch,
-    // chunk}.
+    // `list` is one rank's: `count` forwards and as many backwards, in the order at the top of this
+    // file and of schedules.h. An action is {kind, micro_batch, chunk}.
     throw NotImplemented("lab 05.6: interleaving", __FILE__, __LINE__);
     // END LAB 05.6
   }

@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/partition.cpp (stub a250eec8a07a).
+// Yours to write; from 05_pipeline/solution/partition.cpp (stub b29ccb3097d7).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "05_pipeline/partition.h"
 
@@ -28,11 +28,8 @@ void check(std::span<const double> seconds, int stages) {
 std::vector<std::int64_t> cut(std::span<const double> seconds, int stages) {
   check(seconds, stages);
   // LAB 05.4: cut
-  // Let least[s][i] be the largest sum of the best cut of the layers from i on over s stages.
-  // Its first stage ends at some layer `end`, and the rest is least[s - 1][end]. What are
-  // least[0][i], for i at the end and before it? With the table full least[stages][0] is what
-  // has to be reached: the first stage ends as early as that allows, then the second. A later
-  // stage need not be the best of what is left.
+  // The first layer of each stage of the best cut, 0 to begin with: partition.h says which of
+  // equally good ones. `seconds` are the layers', and there are as many as stages, or more.
   throw NotImplemented("lab 05.4: cut", __FILE__, __LINE__);
   // END LAB 05.4
 }

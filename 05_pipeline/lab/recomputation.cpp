@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/recomputation.cpp (stub 67910d44a457).
+// Yours to write; from 05_pipeline/solution/recomputation.cpp (stub 13d3fb459099).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "05_pipeline/recomputation.h"
 
@@ -9,8 +9,8 @@ namespace aisc {
 Tensor prepare_backward(Again again, bool is_kept, const std::function<void()>& remake,
                         const std::function<Tensor()>& receive) {
   // LAB 05.8: early recomputation
-  // receive() is where the rank waits. Early: what can be done without the gradient is done
-  // before. OnArrival: afterwards. What is_kept needs no remake().
+  // receive() waits for the gradient and returns it; remake() runs the forward again. When each is
+  // called, recomputation.h says for the three values of `again`.
   throw NotImplemented("lab 05.8: early recomputation", __FILE__, __LINE__);
   // END LAB 05.8
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/weight_versions.cpp (stub 0b796d5e2ca3).
+// Yours to write; from 05_pipeline/solution/weight_versions.cpp (stub 11619f28fcc6).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "05_pipeline/weight_versions.h"
 
@@ -87,9 +87,8 @@ std::vector<Tensor> WeightVersions::copy() const {
 
 void WeightVersions::update(const std::function<void()>& step) {
   // LAB 05.5: weight stashing
-  // step() changes the values that are bound: these have to be the newest, bind(newest_). Before
-  // it, keep copy() in copies_ under its version, if it is_needed(). Then the next version is the
-  // newest. use_for_forward() and done() drop what nobody needs any more.
+  // step() is the optimizer's: it changes the values that are bound. At hand are bind(), copy(),
+  // is_needed(), newest_ and copies_; the header says what each of them is for.
   throw NotImplemented("lab 05.5: weight stashing", __FILE__, __LINE__);
   // END LAB 05.5
 }

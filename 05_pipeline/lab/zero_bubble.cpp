@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/zero_bubble.cpp (stub 38df9a087475).
+// Yours to write; from 05_pipeline/solution/zero_bubble.cpp (stub d1210531aa79).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Another rank waits for the gradient of the input; nobody waits for that of the weights. So the
 // second one is done when there is nothing better to do.
@@ -21,9 +21,8 @@ Schedule zb_h1(int ranks, int micro_batches) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(rank)];
     // LAB 05.7: weight gradients that wait
-    // ranks - rank forwards first. Then for each micro-batch its backward, the weight gradient of
-    // the one `rank` micro-batches before it, and the next forward, as far as there are such.
-    // Then the weight gradients that are left. {ActionKind::WeightGradient, k} is one.
+    // `list` is one rank's: a forward, a backward and a weight gradient of each micro-batch, in the
+    // order of schedules.h. {ActionKind::WeightGradient, k} is one. The update comes behind it.
     throw NotImplemented("lab 05.7: weight gradients that wait", __FILE__, __LINE__);
     // END LAB 05.7
   }

@@ -10,11 +10,9 @@ std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends) {
   const std::vector<std::vector<Action>>& lists = handovers.schedule().actions;
   const int ranks = handovers.schedule().ranks();
   // LAB 05.3: run all lists until no rank can go on
-  // > Keep how many actions each rank has done: action i of a rank is done if i is less than that
-  // > number. Each rank goes on while it can; go around all ranks until a whole round has moved
-  // > none of them. Action i waits for handovers.source_of({rank, i}), if it has one. With
-  // > Sends::Blocking it also waits until the message of action i - 1 has been taken: until that
-  // > one's target_of is done, unless the target is of the same rank, where nothing is sent.
+  // > By rank, how many actions of its list it has done when no rank can go on: check.h says when an
+  // > action can begin. handovers.source_of() is the action whose result it needs, target_of() the
+  // > one that takes its result; both are nothing where there is none.
   std::vector<std::size_t> done(lists.size(), 0);
   const auto is_done = [&](ActionAt at) { return at.position < done[index(at.rank)]; };
   const auto can_go_on = [&](int rank) {

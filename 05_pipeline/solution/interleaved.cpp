@@ -26,11 +26,8 @@ Schedule interleaved(int ranks, int chunks, int micro_batches) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(rank)];
     // LAB 05.6: interleaving
-    // > Forward i of `count`: in which group of ranks * chunks is it, which is its chunk there, and
-    // > which of the group's micro-batches is it? Backward i is the same on the mirrored chunk. How
-    // > many forwards come first? All that come before micro-batch 0's on the last chunk, and two
-    // > more for each rank behind this one, if there are so many. An action is {kind, micro_batch,
-    // > chunk}.
+    // > `list` is one rank's: `count` forwards and as many backwards, in the order at the top of this
+    // > file and of schedules.h. An action is {kind, micro_batch, chunk}.
     const auto action = [&](ActionKind kind, int i) {
       const int group = i / (ranks * chunks), chunk = i / ranks % chunks;
       return Action{.kind = kind,

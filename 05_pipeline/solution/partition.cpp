@@ -26,11 +26,8 @@ void check(std::span<const double> seconds, int stages) {
 std::vector<std::int64_t> cut(std::span<const double> seconds, int stages) {
   check(seconds, stages);
   // LAB 05.4: cut
-  // > Let least[s][i] be the largest sum of the best cut of the layers from i on over s stages.
-  // > Its first stage ends at some layer `end`, and the rest is least[s - 1][end]. What are
-  // > least[0][i], for i at the end and before it? With the table full least[stages][0] is what
-  // > has to be reached: the first stage ends as early as that allows, then the second. A later
-  // > stage need not be the best of what is left.
+  // > The first layer of each stage of the best cut, 0 to begin with: partition.h says which of
+  // > equally good ones. `seconds` are the layers', and there are as many as stages, or more.
   const std::size_t layers = seconds.size(), most = static_cast<std::size_t>(stages);
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> least(most + 1, std::vector<double>(layers + 1, kNever));

@@ -5,8 +5,8 @@ namespace aisc {
 Tensor prepare_backward(Again again, bool is_kept, const std::function<void()>& remake,
                         const std::function<Tensor()>& receive) {
   // LAB 05.8: early recomputation
-  // > receive() is where the rank waits. Early: what can be done without the gradient is done
-  // > before. OnArrival: afterwards. What is_kept needs no remake().
+  // > receive() waits for the gradient and returns it; remake() runs the forward again. When each is
+  // > called, recomputation.h says for the three values of `again`.
   if (again == Again::Early && !is_kept) remake();
   Tensor gradient = receive();
   if (again == Again::OnArrival && !is_kept) remake();

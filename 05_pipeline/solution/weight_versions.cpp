@@ -85,9 +85,8 @@ std::vector<Tensor> WeightVersions::copy() const {
 
 void WeightVersions::update(const std::function<void()>& step) {
   // LAB 05.5: weight stashing
-  // > step() changes the values that are bound: these have to be the newest, bind(newest_). Before
-  // > it, keep copy() in copies_ under its version, if it is_needed(). Then the next version is the
-  // > newest. use_for_forward() and done() drop what nobody needs any more.
+  // > step() is the optimizer's: it changes the values that are bound. At hand are bind(), copy(),
+  // > is_needed(), newest_ and copies_; the header says what each of them is for.
   bind(newest_);
   if (is_needed(newest_)) copies_.emplace(newest_, copy());
   step();

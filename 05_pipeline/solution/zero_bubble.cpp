@@ -18,9 +18,8 @@ Schedule zb_h1(int ranks, int micro_batches) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(rank)];
     // LAB 05.7: weight gradients that wait
-    // > ranks - rank forwards first. Then for each micro-batch its backward, the weight gradient of
-    // > the one `rank` micro-batches before it, and the next forward, as far as there are such.
-    // > Then the weight gradients that are left. {ActionKind::WeightGradient, k} is one.
+    // > `list` is one rank's: a forward, a backward and a weight gradient of each micro-batch, in the
+    // > order of schedules.h. {ActionKind::WeightGradient, k} is one. The update comes behind it.
     const int first = std::min(ranks - rank, micro_batches);
     for (int k = 0; k < first; ++k) list.push_back({ActionKind::Forward, k});
     for (int k = 0; k < micro_batches; ++k) {

@@ -57,6 +57,7 @@ PipelineChoice pipeline_of(const Options& options) {
                    : p.again == "early" ? Again::Early
                                         : Again::OnArrival,
           .keep_bytes = std::llround(options.keep_mb * (1 << 20)),
+          .weights = p.stashing == "off" ? Weights::Newest : Weights::Stashed,
           .machine = options.machine.empty() ? "limitless" : options.machine};
 }
 

@@ -126,9 +126,11 @@ double seconds_of_three_pieces(double update, bool gradients_there = false) {
 
 TEST(PieceByPiece, TheSlowestSaysHowLongItTakes) {
   // A gradient comes, three updates, the last weights go.
-  EXPECT_EQ(seconds_of_three_pieces(2), 1 + 3 * 2 + 1);
+  EXPECT_EQ(seconds_of_three_pieces(2), 1 + 3 * 2 + 1)
+      << "three pieces, a second each way, two to update: seconds of a step";
   // Three gradients come, the last update, its weights go.
-  EXPECT_EQ(seconds_of_three_pieces(.5), 3 * 1 + .5 + 1);
+  EXPECT_EQ(seconds_of_three_pieces(.5), 3 * 1 + .5 + 1)
+      << "three pieces, a second each way, half a second to update: seconds of a step";
 }
 
 TEST(PieceByPiece, GradientsThatAreThereDoNotCome) {

@@ -53,11 +53,13 @@ TEST(KeepRecomputeOrOffload, WhatEachCosts) {
   const std::vector<LayerCost> three = alike(3);
   EXPECT_EQ(figures(three, {Keep, Keep, Keep}), (Figures{18, 300}));
   // Forward again, and the input alone is kept.
-  EXPECT_EQ(figures(three, {Recompute, Keep, Keep}), (Figures{20, 210}));
+  EXPECT_EQ(figures(three, {Recompute, Keep, Keep}), (Figures{20, 210}))
+      << "three layers, the first layer is recomputed: seconds and bytes of the plan";
   EXPECT_EQ(figures(three, {Recompute, Recompute, Recompute}), (Figures{24, 120}));
   // The copy takes 1 s longer than the next layer's forward, and not longer than its backward. It
   // is there beside the next layer's alone.
-  EXPECT_EQ(figures(three, {Offload, Keep, Keep}), (Figures{19, 200}));
+  EXPECT_EQ(figures(three, {Offload, Keep, Keep}), (Figures{19, 200}))
+      << "three layers, the first layer is offloaded: seconds and bytes of the plan";
   EXPECT_EQ(figures(three, {Offload, Offload, Keep}), (Figures{20, 200}));
   EXPECT_EQ(figures(three, {Keep, Offload, Keep}), (Figures{19, 300}));
 }

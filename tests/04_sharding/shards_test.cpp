@@ -54,7 +54,9 @@ using Said = std::vector<std::string>;
 TEST(Shards, OfTwoRanksByHand) {
   const Units two({{100, 98}, {30}}, 2);
   EXPECT_EQ(two.pieces(0), (Said{"0.0[0..100) at 0 of the model, 0 of the shards",
-                                 "1.0[0..30) at 256 of the model, 128 of the shards"}));
+                                 "1.0[0..30) at 256 of the model, 128 of the shards"}))
+      << "rank 0 of 2, units of 100 + 98 and of 30 elements, padded to 256 and 128: its pieces "
+      << "(unit.parameter[elements of it))";
   EXPECT_EQ(two.pieces(1), (Said{"0.1[0..98) at 128 of the model, 0 of the shards"}))
       << "rank 1 has nothing of the second unit: its shard there is padding";
 }

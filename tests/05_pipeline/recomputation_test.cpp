@@ -88,8 +88,10 @@ std::vector<double> begins(int stages, Again again, double forward, double backw
 // to 1 and is done at 3; the one before remakes until 4 and is done at 6; the first remakes
 // until 7. Early all three remake from 0 to 1.
 TEST(EarlyRecomputation, ThreeStagesInVirtualTimeByHand) {
-  EXPECT_EQ(begins(3, Again::OnArrival, 1, 2), (std::vector<double>{7, 4, 1}));
-  EXPECT_EQ(begins(3, Again::Early, 1, 2), (std::vector<double>{5, 3, 1}));
+  EXPECT_EQ(begins(3, Again::OnArrival, 1, 2), (std::vector<double>{7, 4, 1}))
+      << "on arrival: when each of three stages begins its backward";
+  EXPECT_EQ(begins(3, Again::Early, 1, 2), (std::vector<double>{5, 3, 1}))
+      << "early: when each of three stages begins its backward";
 }
 
 TEST(EarlyRecomputation, SavesAForwardAStage) {

@@ -129,7 +129,8 @@ inline void expect_same_core(const CoreCase& c, const MakeCore& make_one, const 
       worst = std::max(worst, std::abs(a[i] - b[i]));
       largest = std::max(largest, std::abs(b[i]));
     }
-    EXPECT_LT(worst, tolerance * (1 + largest) * c.scale * c.scale) << what << ": " << c;
+    EXPECT_LT(worst, tolerance * (1 + largest) * c.scale * c.scale)
+        << c << ": how far the " << what << " is at most from that of attention on one rank";
   };
   expect_same(found.out, one.out, "output");
   expect_same(found.dqkv, one.dqkv, "gradient");

@@ -2,10 +2,12 @@
 // to all keys at once.
 #include "07_sequence_parallel/merge.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "07_sequence_parallel/token_parts.h"
 #include "tests/nn/gpt_fixture.h"
@@ -19,18 +21,21 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 TEST(Merge, ByHand) {
   const Merged m = merged(std::log(1), std::log(3));
-  EXPECT_NEAR(m.lse, std::log(4), 1e-15);
-  EXPECT_NEAR(m.of_a, 0.25, 1e-15);
-  EXPECT_NEAR(m.of_b, 0.75, 1e-15);
+  const char* parts = "exponentials 1 and 3: ";
+  EXPECT_NEAR(m.lse, std::log(4), 1e-15) << parts << "the log of their sum, 4";
+  EXPECT_NEAR(m.of_a, 0.25, 1e-15) << parts << "the first one's share";
+  EXPECT_NEAR(m.of_b, 0.75, 1e-15) << parts << "the second one's share";
 }
 
 TEST(Merge, WithNoKeysIsTheOther) {
   for (const auto& [a, b, of_a, of_b] :
        {std::tuple{kNone, 5.0, 0.0, 1.0}, {5.0, kNone, 1.0, 0.0}, {kNone, kNone, 0.0, 0.0}}) {
     const Merged m = merged(a, b);
-    EXPECT_EQ(m.lse, std::max(a, b));
-    EXPECT_EQ(m.of_a, of_a);
-    EXPECT_EQ(m.of_b, of_b);
+    const std::string parts =
+        fmt::format("log-sum-exps {} and {}, of which -inf is that of no keys: the ", a, b);
+    EXPECT_EQ(m.lse, std::max(a, b)) << parts << "log-sum-exp of both";
+    EXPECT_EQ(m.of_a, of_a) << parts << "first one's share";
+    EXPECT_EQ(m.of_b, of_b) << parts << "second one's share";
   }
 }
 
@@ -105,8 +110,11 @@ TEST(TokenParts, OfZigzagCostTheSame) {
     return sum;
   };
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(pairs(ContextForm::Zigzag, rank), 64 * 65 / 2 / 4);
-    EXPECT_EQ(pairs(ContextForm::Ring, rank), 16 * 17 / 2 + 16 * 16 * rank);
+    EXPECT_EQ(pairs(ContextForm::Zigzag, rank), 64 * 65 / 2 / 4)
+        << "zigzag, 64 tokens, 4 ranks: pairs of a query and a key of rank " << rank
+        << ": all ranks have as many";
+    EXPECT_EQ(pairs(ContextForm::Ring, rank), 16 * 17 / 2 + 16 * 16 * rank)
+        << "ring, 64 tokens, 4 ranks: pairs of a query and a key of rank " << rank;
   }
 }
 

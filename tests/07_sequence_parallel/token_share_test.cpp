@@ -15,14 +15,20 @@ TEST(SumOverTokens, IsAskedForByWhatSeesAPartOfThem) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
     const auto norm = summed_over_tokens(std::make_unique<LayerNorm>(rank, "norm", 4));
     for (const Parameter* p : norm->parameters())
-      EXPECT_EQ(p->sync, Sync::DataAndTensor) << p->name;
+      EXPECT_TRUE(p->sync == Sync::DataAndTensor)
+          << "the gradient of " << p->name << " has to be summed over the ranks of tp: each sees a "
+          << "part of the tokens";
     ScatteredRowLinear row(rank, tp, "row", 4, 4);
-    EXPECT_EQ(row.parameters()[0]->sync, Sync::Data) << "each rank has its own rows of the weight";
-    EXPECT_EQ(row.parameters()[1]->sync, Sync::DataAndTensor) << "the bias is added to own tokens";
+    EXPECT_TRUE(row.parameters()[0]->sync == Sync::Data)
+        << "each rank has its own rows of the weight";
+    EXPECT_TRUE(row.parameters()[1]->sync == Sync::DataAndTensor)
+        << "the bias is added to own tokens";
     GatheredColumnLinear column(rank, tp, "column", 4, 4);
-    for (const Parameter* p : column.parameters()) EXPECT_EQ(p->sync, Sync::Data) << p->name;
+    for (const Parameter* p : column.parameters())
+      EXPECT_TRUE(p->sync == Sync::Data) << p->name << " is each rank's own";
     TokenSharePositions positions(rank, tp, 8, 4);
-    EXPECT_EQ(positions.parameters()[0]->sync, Sync::DataAndTensor);
+    EXPECT_TRUE(positions.parameters()[0]->sync == Sync::DataAndTensor)
+        << "each rank has the gradients of its own tokens' positions";
   });
 }
 

@@ -19,13 +19,15 @@ std::vector<std::uint8_t> kept(const std::vector<std::int32_t>& experts, std::in
 }
 
 TEST(Capacity, TokensTakePlacesInTheirOrder) {
-  EXPECT_THAT(kept({0, 1, 0, 0, 2, 1}, 1, 2), ElementsAre(1, 1, 1, 0, 1, 1));
+  EXPECT_THAT(kept({0, 1, 0, 0, 2, 1}, 1, 2), ElementsAre(1, 1, 1, 0, 1, 1))
+      << "tokens go to experts 0 1 0 0 2 1, each with two places: who is kept";
   EXPECT_THAT(kept({0, 0, 0}, 1, 1), ElementsAre(1, 0, 0));
 }
 
 // The last token's first choice comes before the first token's second.
 TEST(Capacity, FirstChoicesComeBeforeSecondOnes) {
-  EXPECT_THAT(kept({0, 1, 2, 0, 1, 2}, 2, 1), ElementsAre(1, 0, 1, 0, 1, 0));
+  EXPECT_THAT(kept({0, 1, 2, 0, 1, 2}, 2, 1), ElementsAre(1, 0, 1, 0, 1, 0))
+      << "first and second choices 0 1, 2 0, 1 2, a place an expert: first choices come first";
   EXPECT_THAT(kept({0, 1, 0, 1, 0, 1}, 2, 2), ElementsAre(1, 1, 1, 1, 0, 0));
 }
 

@@ -49,7 +49,8 @@ TEST(Combine, IsTheSumOfAnswersTimesGates) {
   const Tensor answers =
       from_doubles({1, 10, 100, 1000, 10000}, {5, 1}, DType::F64, ThreeTokens::device);
   const Tensor gates = from_doubles({.5, .25, 2, 3, 4, 5}, {3, 2}, DType::F64, ThreeTokens::device);
-  EXPECT_THAT(to_doubles(combined(answers, gates, three.plan, 3)), ElementsAre(500.25, 20, 40500));
+  EXPECT_THAT(to_doubles(combined(answers, gates, three.plan, 3)), ElementsAre(500.25, 20, 40500))
+      << "each token is the sum of its experts' answers times their gates";
 }
 
 TEST(Combine, GivesNothingToATokenThatFoundNoRoom) {

@@ -1,9 +1,11 @@
 // Rows between the ranks of experts.
 #include "08_moe/exchange.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "common/comm/launch.h"
@@ -33,14 +35,22 @@ TEST(Exchange, RanksTellHowMuchTheySend) {
     const int r = rank.world.rank();
     const auto ranks = expert_ranks(rank.world);
     const Route route = route_of(*ranks, kCounts[r]);
+    const std::string where = fmt::format(
+        "rank 0 sends 1 2 | 0 3 rows, rank 1 sends 0 1 | 2 0, to the experts of ranks 0 | 1; rank "
+        "{}: ",
+        r);
     EXPECT_THAT(route.sent, ElementsAreArray(r == 0 ? std::vector<std::int64_t>{3, 3}
-                                                    : std::vector<std::int64_t>{1, 2}));
+                                                    : std::vector<std::int64_t>{1, 2}))
+        << where << "rows that it sends to each rank";
     EXPECT_THAT(route.received, ElementsAreArray(r == 0 ? std::vector<std::int64_t>{3, 1}
-                                                        : std::vector<std::int64_t>{3, 2}));
+                                                        : std::vector<std::int64_t>{3, 2}))
+        << where << "rows that it gets from each rank";
     EXPECT_THAT(route.arriving, ElementsAreArray(r == 0 ? std::vector<std::int64_t>{1, 2, 0, 1}
-                                                        : std::vector<std::int64_t>{0, 3, 2, 0}));
+                                                        : std::vector<std::int64_t>{0, 3, 2, 0}))
+        << where << "rows that it gets, by the rank they come from, then by its experts";
     EXPECT_THAT(route.counts, ElementsAreArray(r == 0 ? std::vector<std::int64_t>{1, 3}
-                                                      : std::vector<std::int64_t>{2, 3}));
+                                                      : std::vector<std::int64_t>{2, 3}))
+        << where << "rows of each of its experts";
     EXPECT_EQ(route.arrived(), r == 0 ? 4 : 5);
   });
 }

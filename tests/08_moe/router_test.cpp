@@ -46,8 +46,9 @@ const double kLog3 = std::log(3.0);
 TEST(Switch, TakesTheBestAndItsProbability) {
   const auto router = make_switch_router();
   const Routed r(*router, {kLog3, 0, -1, kLog3 - 1}, {1, 2, 2});
-  EXPECT_THAT(r.experts, ElementsAre(0, 1));
-  EXPECT_THAT(r.gates, Pointwise(DoubleNear(1e-15), {0.75, 0.75}));
+  EXPECT_THAT(r.experts, ElementsAre(0, 1)) << "logits log 3, 0 and -1, log 3 - 1: the experts";
+  EXPECT_THAT(r.gates, Pointwise(DoubleNear(1e-15), {0.75, 0.75}))
+      << "probabilities 3/4 and 1/4, 1/4 and 3/4: the gates are those of the chosen experts";
 }
 
 TEST(Switch, OfEqualOnesTheFirst) {
@@ -70,7 +71,8 @@ TEST(Top2, SharesAmongTheTwo) {
   const Routed r(*make_top2_router(), {0, 2, 1, 1, 0, 3}, {1, 2, 3});
   EXPECT_THAT(r.experts, ElementsAre(1, 2, 2, 0));
   const double a = 1 / (1 + std::exp(-1.0)), b = 1 / (1 + std::exp(-2.0));
-  EXPECT_THAT(r.gates, Pointwise(DoubleNear(1e-15), {a, 1 - a, b, 1 - b}));
+  EXPECT_THAT(r.gates, Pointwise(DoubleNear(1e-15), {a, 1 - a, b, 1 - b}))
+      << "logits 0 2 1 and 1 0 3: gates of the two chosen experts, which share 1 among each other";
 }
 
 TEST(Top2, LearnsByTheDifference) {

@@ -35,11 +35,14 @@ void expect_broadcasts(int p, std::int64_t n, int root) {
 TEST(BinomialBroadcast, SendsToTheFarthestFirst) {
   using Edges = std::vector<std::vector<int>>;
   EXPECT_EQ(edges(binomial_broadcast, CommOp::Broadcast, 8, 0),
-            (Edges{{4, 2, 1}, {}, {3}, {}, {6, 5}, {}, {7}, {}}));
+            (Edges{{4, 2, 1}, {}, {3}, {}, {6, 5}, {}, {7}, {}}))
+      << "8 ranks, root 0: to whom each rank sends, in order";
   EXPECT_EQ(edges(binomial_broadcast, CommOp::Broadcast, 6, 0),
-            (Edges{{4, 2, 1}, {}, {3}, {}, {5}, {}}));
+            (Edges{{4, 2, 1}, {}, {3}, {}, {5}, {}}))
+      << "6 ranks, root 0: to whom each rank sends, in order";
   EXPECT_EQ(edges(binomial_broadcast, CommOp::Broadcast, 6, 4),
-            (Edges{{1}, {}, {3}, {}, {2, 0, 5}, {}}));
+            (Edges{{1}, {}, {3}, {}, {2, 0, 5}, {}}))
+      << "6 ranks, root 4: to whom each rank sends, in order";
 }
 
 TEST(BinomialBroadcast, CopiesTheRootsBuffer) {

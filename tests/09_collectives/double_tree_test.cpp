@@ -164,7 +164,8 @@ TEST(DoubleTreeAllReduce, SumsOverThreeRanksAsWorkedOutByHand) {
             {static_cast<std::int64_t>(step), action.peer, action.from.begin, action.from.count});
   const std::vector<std::vector<std::int64_t>> by_hand{{0, 0, 4, 2}, {1, 0, 6, 2}, {1, 0, 0, 2},
                                                        {2, 0, 2, 2}, {4, 1, 0, 2}, {5, 1, 2, 2}};
-  EXPECT_EQ(sent, by_hand);
+  EXPECT_EQ(sent, by_hand) << "3 ranks, 8 elements in segments of 2: what rank 2 sends: step, to "
+                              "whom, first element, how many";
   EXPECT_EQ(outputs(in_segments(2), all_reduce(4),
                     {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),
             (Rows(3, {111, 222, 333, 444})));

@@ -48,7 +48,9 @@ void expect_sums(const PlanMaker& maker, int p, std::int64_t n) {
 TEST(RingAllReduceAlong, AddsThreeRanksWorkedOutByHand) {
   EXPECT_EQ(outputs(along({0, 2, 1}), all_reduce(4),
                     {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),
-            (Rows(3, {111, 222, 333, 444})));
+            (Rows(3, {111, 222, 333, 444})))
+      << "the ring 0 2 1, four elements, 1 2 3 4 and the tens and hundreds: what each rank ends "
+         "with";
 }
 
 TEST(RingAllReduceAlong, SumsOnEveryRankInAnyOrder) {

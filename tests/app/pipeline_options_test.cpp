@@ -40,6 +40,10 @@ TEST(PipelineOptions, SayWhichFlagsDoNotGoTogether) {
         "by the norm of all; --clip 0"},
        {{"--ranks", "2", "--pp", "2", "--schedule", "2bw", "--zero", "1"},
         "--pp 2 and --zero: weights of several versions are kept whole where updates do not wait"},
+       {{"--ranks", "2", "--pp", "2", "--stashing", "off"},
+        "--pp 2 and --stashing off: only --schedule pipedream changes weights between a forward "
+        "and "
+        "its backward"},
        {{"--ranks", "4", "--pp", "2", "--schedule", "zb-h1", "--zero", "2"},
         "--pp 2 and --zero: from stage 2 on gradients are freed behind a layer, zero-bubble "
         "schedules defer them"}});

@@ -90,7 +90,7 @@ struct Total {
 inline Total run(const std::vector<Plan>& plans, std::vector<Memory>& memory) {
   const std::vector<Memory> before = memory;
   PlanOracle<std::int64_t> oracle(plans, memory, kPoison);
-  EXPECT_EQ(oracle.run(), "");
+  EXPECT_EQ(oracle.run(), "") << "what the plans do that cannot be, as they run step by step";
   Total total{.rounds = oracle.rounds()};
   for (std::size_t r = 0; r < plans.size(); ++r) {
     const Traffic t = traffic_of(plans[r]);

@@ -40,7 +40,8 @@ bool are_near(const std::vector<double>& a, const std::vector<double>& b, double
                      numbers[first], expected[first], wrong, numbers.size());
   for (const KnownMistake& mistake : mistakes)
     if (are_near(numbers, mistake.numbers, tolerance))
-      return failure << "\nAll numbers are as if " << mistake.why << ".";
+      return failure << "\nAll numbers are as if " << mistake.why
+                     << (mistake.why.back() == '?' ? "" : ".");
   return failure;
 }
 

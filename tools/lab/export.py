@@ -107,10 +107,11 @@ def prebuild(labs, root):
 
 
 def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, reference=True,
-           answers=False):
+           answers=False, since=None):
     """Writes the tree, whole or not at all. `chosen` are numbers of modules, none: all with
     exercises. With `answers` the solutions lie in .answers, where nothing but ./aisc solution looks.
-    Without `reference` no program of theirs can be linked: what grades them needs none.
+    With
+    `since`, an earlier such tree, CHANGES.md says what is new. Without `reference` no program of theirs can be linked: what grades them needs none.
     Returns (labs to solve, labs that come with a solution)."""
     destination = pathlib.Path(destination).absolute()
     if os.path.lexists(destination) and not (destination.is_dir()
@@ -138,12 +139,50 @@ def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, re
                 for name in hidden_files(lab):
                     shutil.copyfile(lab.folder / "solution" / name,
                                     temporary / lab.module / ".answers" / name)
+        if since:
+            (temporary / "CHANGES.md").write_text(changes(pathlib.Path(since), temporary),
+                                                  encoding="utf-8")
         if destination.is_dir():
             destination.rmdir()  # empty; some file systems do not rename onto a folder
         temporary.rename(destination)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return open_labs, solved
+
+
+def tree_of(root):
+    """{relative path: bytes} of what a handed-out tree has, but what students or builds make."""
+    found = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = [f for f in folders if f not in LEFT_OUT | {"lab", "prebuilt", ".answers"}]
+        for name in files:
+            path = pathlib.Path(folder, name)
+            if not path.is_symlink():
+                found[path.relative_to(root)] = path.read_bytes()
+    found.pop(pathlib.Path("CHANGES.md"), None)
+    return found
+
+
+def changes(old, new):
+    """CHANGES.md: what a tree that is handed out has that an earlier one, in a student's hands, has
+    not. Stubs that changed are told apart: a file that was begun on the old one has to be carried
+    over."""
+    before, now = tree_of(old), tree_of(new)
+    if not any(path.name == "lab.toml" for path in before):
+        raise LabError(f"{old} is no tree that was handed out: it has no lab")
+    kinds = {"Stubs, which files in lab/ began with": lambda p: ".stubs" in p.parts,
+             "Handouts and documents": lambda p: p.suffix == ".md",
+             "Exercises, hints and tests": lambda p: p.name == "lab.toml" or p.parts[0] == "tests",
+             "Code that is given": lambda p: p.suffix in (".h", ".cpp", ".cu"),
+             "Tools and the rest": lambda p: True}
+    rows = {kind: [] for kind in kinds}
+    for path in sorted({*before, *now}):
+        if before.get(path) != now.get(path):
+            how = "new" if path not in before else "gone" if path not in now else "changed"
+            kind = next(kind for kind, holds in kinds.items() if holds(path))
+            rows[kind].append(f"- {how}: {path}")
+    said = [f"## {kind}\n\n" + "\n".join(lines) + "\n" for kind, lines in rows.items() if lines]
+    return "# What is new\n\n" + ("\n".join(said) or "Nothing.\n")
 
 
 def copy_files(files, root, target, hidden):
