@@ -72,6 +72,7 @@ function stepping({last, show, opened}) {
         complain('');
         opened(JSON.parse(reader.result), file.name.replace(/\.json$/, ''));
       } catch (error) { complain(`${file.name} is nothing that this page shows: ${error.message}`); }
+      part('file').dataset.read = file.name;
     };
     if (file) reader.readAsText(file);
   });
