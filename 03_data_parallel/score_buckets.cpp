@@ -22,7 +22,7 @@ struct OpenLayer {
 constexpr OpenLayer kLayers[] = {{1, 60}, {3, 10}, {3, 40}, {3, 10}, {3, 40},
                                  {3, 10}, {3, 40}, {3, 10}, {3, 40}, {2, 60}};
 constexpr int kCount = 10;
-constexpr double kLatency = 2, kRate = 10;  // ms of a bucket, MB/ms
+constexpr double kLatency = 2, kRate = 5;  // ms of a bucket, MB/ms
 
 std::vector<std::vector<int>> read_buckets(const std::string& path) {
   std::vector<std::vector<int>> buckets;
