@@ -116,6 +116,35 @@ class Case(unittest.TestCase):
             time.sleep(between)
 
 
+class ScoreCase(Case):
+    """An open exercise: a program that scores the answer in a file of lines."""
+    program = None
+
+    def answer(self, lines):
+        return self.write("mine.txt", "".join(line + "\n" for line in lines))
+
+    def scored(self, lines, may_be_refused=False):
+        """The score; None where an answer that may be was refused."""
+        done = run(BUILD / self.program, self.answer(lines))
+        if may_be_refused and done.returncode == 1:
+            return None
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        score = float(re.search(r"(?m)^score (\d\.\d{3}): no ", done.stdout)[1])
+        self.assertLessEqual(score, 1, done.stdout)
+        return score
+
+    def refused(self, lines, why):
+        """The answer gets an error that says why, and no score."""
+        said = self.call(BUILD / self.program, self.answer(lines), expect=1)
+        self.assertIn(why, said)
+        self.assertNotRegex(said, r"(?m)^score \d")
+
+    def drawn(self, answers):
+        """The scores of drawn answers that are not refused, none of which is above 1."""
+        scores = [self.scored(lines, may_be_refused=True) for lines in answers]
+        return [score for score in scores if score is not None]
+
+
 class DemoCase(unittest.TestCase):
     """What a module shows: its programs, each of which runs once a class, and their figures."""
     module = None
