@@ -263,6 +263,7 @@ int run_emulated(Options& options) {
                   .steps = static_cast<int>(options.train.steps),
                   .parts = step_of(options),
                   .plans = plans_of(options),
+                  .trace_file = options.trace_file,
                   .alike = one_runs_for_all(options)};
   if (options.device_memory_gb > 0) run.machine.capacity = options.device_memory_gb * 1e9;
   if (parse_order(options.order) != kMeshOrder)

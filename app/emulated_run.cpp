@@ -13,6 +13,7 @@
 #include "common/core/error.h"
 #include "common/model/host.h"
 #include "common/model/replicas.h"
+#include "common/train/rank_traces.h"
 #include "common/train/timeline.h"
 
 namespace aisc {
@@ -84,6 +85,7 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     host_of(rank).memory().reset_peaks();
     const Copied copied_before = rank.device.copied();
     rank.trace.reset();
+    if (!run.trace_file.empty()) rank.trace.watch(&rank.device);
     rank.trace.record(true);
     const SentMeter meter(rank, trainer);
     const CommStats::Peer sent_before = rank.world.sent_by_family();
@@ -94,6 +96,7 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     const double seconds = rank.clock.now() - begin;
     rank.trace.record(false);
     rank.device.listen(nullptr);
+    if (!run.trace_file.empty()) write_traces(own, run.trace_file);
     const std::lock_guard lock(mutex);
     const Ledger ledger = rank.device.ledger();
     result.most_bytes = std::max(result.most_bytes, ledger.total.peak_bytes);

@@ -23,8 +23,9 @@ struct EmulatedRun {
   StepParts parts = {};
   // Collective: the world with its ranks in another order, as a mesh is to lie on the machine.
   std::function<std::unique_ptr<Communicator>(Communicator& world)> place = {};
-  PlanTable plans = {};  // of collectives; the defaults where it has none
-  bool alike = true;     // all ranks' collectives are such as one rank can run for all
+  PlanTable plans = {};         // of collectives; the defaults where it has none
+  std::string trace_file = {};  // where the measured step's trace of the ranks that ran goes
+  bool alike = true;            // all ranks' collectives are such as one rank can run for all
   // Ranks of a stage with equal shares do the same: without numbers, and where there are more ranks
   // than this, one is run for all of a stage (common/model/replicas.h, stage_replicas.h).
   int most_run = 64;

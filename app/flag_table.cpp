@@ -327,6 +327,9 @@ void add_virtual_time(FlagRows& rows, Options& o) {
                      "that `./aisc doctor --profile` wrote; 2 steps, and no run folder"));
   on_machines(
       rows.on("meta", o.meta, "without numbers, at any size: bytes, messages and seconds alone"));
+  on_machines(rows.path("trace-file", o.trace_file,
+                        "write who did what when in the measured step to this file, which "
+                        "`./aisc play` and Perfetto open"));
   on_machines(rows.real("tokens", o.tokens, "also say how many days so many tokens take"));
 }
 

@@ -89,9 +89,10 @@ struct Options {
   std::optional<double> clip_set_aside = {};
   bool plan = false;  // what a step will hold and send is said first, and at the end what it did
 
-  std::string machine;  // in virtual time, on one that is not there; empty: for real
-  bool meta = false;    // without numbers
-  double tokens = 0;    // whose days are said
+  std::string machine;     // in virtual time, on one that is not there; empty: for real
+  std::string trace_file;  // of the measured step there; empty: none
+  bool meta = false;       // without numbers
+  double tokens = 0;       // whose days are said
 
   std::vector<std::string> remarks;  // on flags that have no effect (remarks.h), for the user
   std::set<std::string> given;       // flags of the command line (and of --config), "layers"
