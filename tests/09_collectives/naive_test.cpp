@@ -48,7 +48,8 @@ TEST(NaiveAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
 }
 
 TEST(NaiveAllReduce, SendsCountsThatNoIntHolds) {
-  EXPECT_EQ(elements_sent(naive_all_reduce, all_reduce(kBeyondInt), 4), 2 * 3 * kBeyondInt);
+  EXPECT_EQ(elements_sent(naive_all_reduce, all_reduce(kBeyondInt), 4), 2 * 3 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(NaiveAllReduce, RunsAsPlannedOnThreads) {
