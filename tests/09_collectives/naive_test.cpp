@@ -11,7 +11,8 @@ namespace {
 
 TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {
   EXPECT_EQ(outputs(naive_all_reduce, all_reduce(2), {{1, 2}, {10, 20}, {100, 200}}),
-            (Rows{{111, 222}, {111, 222}, {111, 222}}));
+            (Rows{{111, 222}, {111, 222}, {111, 222}}))
+      << "three ranks that begin with 1 2, 10 20 and 100 200: what each ends with";
 }
 
 TEST(NaiveAllReduce, SumsOnEveryRank) {
