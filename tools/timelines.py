@@ -13,6 +13,7 @@ MEMORY = {"weights": "#56B4E9", "gradients": "#D55E00", "optimizer": UPDATE,
           "activations": "#B8C0CA"}
 # Of lines and bars that the words beside them tell apart, and that have no meaning elsewhere.
 LINES = ["#332288", "#882255", "#000000", "#999933"]
+PALE_LINES = ["#ada7cf", "#cfa7bb", "#4d4d4d", "#d6d6ad"]
 WORDS = {"forward": "blue forward", "backward": "green backward",
          "weight gradient": "grey weight gradient", "update": "purple update",
          "communication": "orange communication"}
