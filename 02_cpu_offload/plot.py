@@ -1,6 +1,10 @@
 """The figures of this module's handout; tools/plot says how to draw them."""
-PURPOSES = {"parameters": ("weights", "#56B4E9"), "gradients": ("gradients", "#D55E00"),
-            "optimizer": ("optimizer", "#CC79A7"), "activations": ("saved by layers", "#009E73")}
+from timelines import DIM, MEMORY
+
+PURPOSES = {"parameters": ("weights", MEMORY["weights"]),
+            "gradients": ("gradients", MEMORY["gradients"]),
+            "optimizer": ("optimizer", MEMORY["optimizer"]),
+            "activations": ("saved by layers", MEMORY["activations"])}
 
 
 def residency(numbers, pyplot):
@@ -15,7 +19,7 @@ def residency(numbers, pyplot):
         axes.stackplot(times, stacks, step="post", labels=[words for words, _ in PURPOSES.values()],
                        colors=[colour for _, colour in PURPOSES.values()])
         turning = next(t for t, turn in zip(times, turns) if turn["direction"] == "backward")
-        axes.axvline(turning, color="#5f6b7a", linewidth=1, linestyle=":")
+        axes.axvline(turning, color=DIM, linewidth=1, linestyle=":")
         axes.set(title=f"{title}: at most {step['peak'] / 1e9:.2f} GB", xlabel="ms of a step",
                  xlim=(times[0], times[-1]))
         axes.text(turning, axes.get_ylim()[1], " backward", va="top", fontsize=10)

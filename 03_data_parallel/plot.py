@@ -2,7 +2,7 @@
 
 Those of demo_03_data_parallel's numbers, or of largest_batch's.
 """
-from timelines import BACKWARD, COMMUNICATION, DIM, bar, draw, legend, rows_named
+from timelines import BACKWARD, COMMUNICATION, DIM, LINES, bar, draw, legend, rows_named
 
 
 def ends_of(ready, duration):
@@ -74,7 +74,7 @@ def efficiency(numbers, pyplot):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2))
     compute, update, job = 0.3, 3.5e-3, 60
     gpus = [2 ** k for k in range(16)]
-    for slide, colour in zip(numbers["slides"], ("#D55E00", "#56B4E9")):
+    for slide, colour in zip(numbers["slides"], LINES):
         name = f"{slide['bandwidth'] / 1e9:g} GB/s"
         share = [(compute + update) / (compute + update + slide["all_reduce"] * (n - 1) / n) for n in gpus]
         left.plot(gpus, [100 * s for s in share], color=colour, label=name)
@@ -93,10 +93,11 @@ def efficiency(numbers, pyplot):
 
 def not_waiting(numbers, pyplot):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.4), sharey=True)
-    for name, run in numbers["not_waiting"].items():
+    for i, (name, run) in enumerate(numbers["not_waiting"].items()):
         seconds, samples, loss = zip(*run["curve"])
-        left.plot(seconds, loss, label=name)
-        right.plot(samples, loss, label=name)
+        how = {"color": LINES[i % len(LINES)], "linestyle": "-" if i < len(LINES) else "--"}
+        left.plot(seconds, loss, label=name, **how)
+        right.plot(samples, loss, label=name, **how)
     # The beginning, where they differ.
     left.set(xlabel="virtual seconds", ylabel="loss, nats", title="By time",
              xlim=(0, 0.4 * max(run["seconds"] for run in numbers["not_waiting"].values())))

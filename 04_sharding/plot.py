@@ -2,9 +2,9 @@
 
 Those of demo_04_sharding's numbers, or of limits'.
 """
-from timelines import COMMUNICATION, DIM, FORWARD, IDLE, draw, legend
+from timelines import COMMUNICATION, DIM, IDLE, LINES, MEMORY, draw, legend
 
-PURPOSES = {"weights": "#56B4E9", "gradients": "#D55E00", "optimizer": "#CC79A7"}
+PURPOSES = {purpose: MEMORY[purpose] for purpose in ("weights", "gradients", "optimizer")}
 BYTES = {"weights": 2, "gradients": 2, "optimizer": 12}  # of a parameter
 SHARDED_FROM = {"weights": 3, "gradients": 2, "optimizer": 1}  # the stage
 
@@ -83,9 +83,9 @@ def live_weights(numbers, pyplot):
     """Bytes of weights on a rank in each moment of a step."""
     figure, axes = pyplot.subplots(figsize=(10, 4.2))
     names = {"stage 2": ("stage 2: all of them", DIM),
-             "stage 3, whole until backward": ("whole until backward", "#CC79A7"),
-             "stage 3, a layer ahead": ("a layer ahead", "#D55E00"),
-             "stage 3, no prefetch": ("no prefetch", "#0072B2")}
+             "stage 3, whole until backward": ("whole until backward", LINES[1]),
+             "stage 3, a layer ahead": ("a layer ahead", LINES[2]),
+             "stage 3, no prefetch": ("no prefetch", LINES[0])}
     for name, (label, colour) in names.items():
         run, since = step_of(numbers, name)
         times = [since(seconds) for seconds, _ in run["weights"]] + [since(run["end"])]
@@ -102,8 +102,8 @@ def live_weights(numbers, pyplot):
 
 def owners(numbers, pyplot):
     figure, all_axes = pyplot.subplots(1, 2, figsize=(10, 3.8))
-    kinds = {"slices": ("slices", "#0072B2"), "owners": ("owners, reduce", "#D55E00"),
-             "owners_all_reduce": ("owners, all-reduce", "#CC79A7")}
+    kinds = {"slices": ("slices", LINES[0]), "owners": ("owners, reduce", LINES[1]),
+             "owners_all_reduce": ("owners, all-reduce", LINES[3])}
     for axes, links in zip(all_axes, dict.fromkeys(row["links"] for row in numbers["owners"])):
         rows = [row for row in numbers["owners"] if row["links"] == links]
         for i, (kind, (label, colour)) in enumerate(kinds.items()):
@@ -127,7 +127,7 @@ def by_gpus(axes, gpus):
     axes.set_xticks([], minor=True)
 
 
-LINKS = {"25 GB/s": COMMUNICATION, "200 GB/s": FORWARD}
+LINKS = {"25 GB/s": LINES[1], "200 GB/s": LINES[0]}
 
 
 def fixed_batch(numbers, pyplot):
@@ -136,7 +136,7 @@ def fixed_batch(numbers, pyplot):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.6))
     one = of_links(rows, "200 GB/s")
     gpus = [row["gpus"] for row in one]
-    for name, colour, marker in (("states", "#D55E00", "o"), ("activations", "#CC79A7", "s"),
+    for name, colour, marker in (("states", LINES[0], "o"), ("activations", LINES[1], "s"),
                                  ("peak", DIM, "^")):
         left.plot(gpus, [row[name] / 1e9 for row in one], f"{marker}-", color=colour,
                   label={"states": "weights, gradients, optimizer", "peak": "all, at most"}.get(name, name))
@@ -170,8 +170,8 @@ def fixed_batch(numbers, pyplot):
 
 def superlinear(numbers, pyplot):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2))
-    kinds = {"whole": ("checkpoints whole", "#0072B2"), "cut": ("checkpoints cut (P_a)", "#009E73"),
-             "paper's": ("the paper's batch", "#D55E00")}
+    kinds = {"whole": ("checkpoints whole", LINES[0]), "cut": ("checkpoints cut (P_a)", LINES[1]),
+             "paper's": ("the paper's batch", LINES[2])}
     for which, (label, colour) in kinds.items():
         rows = [row for row in numbers["superlinear"] if row["which"] == which]
         gpus = [row["gpus"] for row in rows]

@@ -2,8 +2,8 @@
 
 Those of demo_05_pipeline's numbers, or of pipeline_limits'.
 """
-from timelines import (BACKWARD, COMMUNICATION, DIM, FORWARD, FRAME, IDLE, PALE, PARTS, TEXT, UPDATE, bar,
-                       draw, legend, rows_named)
+from timelines import (BACKWARD, COMMUNICATION, DIM, FORWARD, FRAME, IDLE, LINES, PALE, PARTS,
+                       TEXT, UPDATE, bar, draw, ink_on, legend, rows_named)
 
 TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "interleaved, 2 chunks", "zb-h1": "ZB-H1",
           "zb-h2": "ZB-H2", "zb-v": "ZB-V"}
@@ -60,7 +60,7 @@ def bubble(numbers, pyplot):
     """The bubble's share of the total against m, as run, with the marks of m = 4 p."""
     figure, axes = pyplot.subplots(figsize=(8, 4.4))
     rows = [row for row in numbers["bubbles"] if row["schedule"] == "1f1b"]
-    for ranks, colour in zip(sorted({row["p"] for row in rows}), ("#56B4E9", "#D55E00", "#CC79A7")):
+    for ranks, colour in zip(sorted({row["p"] for row in rows}), LINES):
         own = [row for row in rows if row["p"] == ranks]
         axes.plot([row["m"] for row in own], [100 * row["of_total"]["run"] for row in own], "-",
                   color=colour, label=f"{ranks} ranks")
@@ -80,8 +80,8 @@ def bubble(numbers, pyplot):
 def in_flight(numbers, pyplot):
     """Micro-batches of which a rank keeps activations, in units of all its layers'."""
     figure, axes = pyplot.subplots(figsize=(8, 4))
-    styles = {"gpipe": ("#D55E00", "o-"), "zb-h2": ("#000000", "v-"), "interleaved": ("#56B4E9", "s-"),
-              "zb-h1": ("#CC79A7", "^-"), "1f1b": ("#332288", "o-")}
+    styles = {"gpipe": (LINES[1], "o-"), "zb-h2": (LINES[2], "v-"), "interleaved": (LINES[3], "s-"),
+              "zb-h1": (DIM, "^-"), "1f1b": (LINES[0], "o-")}
     rows = {row["schedule"]: row["units"] for row in numbers["in_flight"]}
     for name, (colour, marker) in styles.items():
         axes.plot(range(len(rows[name])), rows[name], marker, color=colour, label=TITLES[name])
@@ -106,7 +106,7 @@ def circle(pyplot):
                                             facecolor=colour if i < done else IDLE,
                                             edgecolor=colour, linewidth=1.4))
             axes.text(2 * i + width / 2, above[rank], action, ha="center", va="center", fontsize=12,
-                      color="white" if i < done else TEXT)
+                      color=ink_on(colour) if i < done else TEXT)
     # Each arrow leads from what waits to what it waits for.
     ends = (above[0] - height / 2, above[1] + height / 2)
     for begin, end, says, place in (
@@ -147,7 +147,7 @@ def versions(pyplot):
             bar(axes, row, begin, end, colour, name)
     for _, begin, end, _ in (action for action in PIPEDREAM if action[0][0] == "B"):
         axes.axvline(end, color=UPDATE, linewidth=2, zorder=3)
-        axes.text(end + 0.08, -0.5, "U", color=UPDATE, fontsize=11, va="bottom")
+        axes.text(end + 0.08, -0.5, "U", color=TEXT, fontsize=11, va="bottom")
     rows_named(axes, ["rank 0 works", *(f"weights {version}" for version in range(4))],
                "", 16.4)
     axes.set_title("PipeDream, rank 0 of three: weights 0 are kept until B1 and B2 are over", pad=18)
@@ -164,8 +164,8 @@ def data_parallel(numbers, pyplot):
     for axes, (name, network) in zip(all_axes, networks.items()):
         rows = network["rows"]
         batches = [row["samples"] for row in rows]
-        for way, label, colour in (("data", "data parallelism", "#D55E00"),
-                                   ("pipeline", "pipeline, 1F1B", "#56B4E9")):
+        for way, label, colour in (("data", "data parallelism", LINES[0]),
+                                   ("pipeline", "pipeline, 1F1B", LINES[1])):
             axes.plot(batches, [1e3 * row[way] / row["samples"] for row in rows], "o-", color=colour,
                       label=label, markersize=5)
         axes.axvline(network["data_parallel_from"], color=DIM, linestyle=":", linewidth=1.4)

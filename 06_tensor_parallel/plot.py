@@ -2,8 +2,8 @@
 
 Those of demo_06_tensor_parallel's numbers, or of tensor_limits'.
 """
-from timelines import (BACKWARD, COMMUNICATION, DIM, FORWARD, IDLE, TEXT, WEIGHT_GRADIENT, bar,
-                       rows_named)
+from timelines import (BACKWARD, COMMUNICATION, DIM, FORWARD, IDLE, LINES, TEXT, WEIGHT_GRADIENT,
+                       bar, rows_named)
 
 PALE = {FORWARD: "#d6e8f3", BACKWARD: "#d5efe6", WEIGHT_GRADIENT: "#e6e6e6", COMMUNICATION: "#fbeacb"}
 SIDE = 0.5  # of a cell of a matrix
@@ -169,8 +169,8 @@ def halo(numbers, pyplot):
             y, x = row0 + i // side, column0 + i % side
             own = own_row <= y < own_row + 2 and own_column <= x < own_column + 2
             corner = not own and not (own_row <= y < own_row + 2 or own_column <= x < own_column + 2)
-            colour = FORWARD if own else COMMUNICATION
-            axes.add_patch(pyplot.Rectangle((x, y), 1, 1, facecolor=PALE[colour], edgecolor=colour,
+            fill, edge = ("#f4f6f8", TEXT) if own else (PALE[COMMUNICATION], COMMUNICATION)
+            axes.add_patch(pyplot.Rectangle((x, y), 1, 1, facecolor=fill, edgecolor=edge,
                                             linewidth=2.6 if corner else 1.2, zorder=2 + corner))
             axes.text(x + 0.5, y + 0.5, f"{value:g}", ha="center", va="center", fontsize=13,
                       color=TEXT, zorder=4)
@@ -180,7 +180,8 @@ def halo(numbers, pyplot):
         axes.set(xlim=(-0.05, 4.05), ylim=(4.05, -0.05), aspect="equal")
         axes.set_title(f"rank {rank}", fontsize=12)
         axes.axis("off")
-    figure.supxlabel("blue: its own; orange: the halo, bold its corner", fontsize=11, color=DIM)
+    figure.supxlabel("dark frames: its own; orange: the halo, bold its corner",
+                     fontsize=11, color=DIM)
     return figure
 
 
@@ -189,7 +190,7 @@ def intensity(numbers, pyplot):
     figure, axes = pyplot.subplots(figsize=(8, 4.2))
     rows, balance = numbers["a100"]["rows"], numbers["a100"]["balance"]
     ranks = [row["p"] for row in rows]
-    for n, colour in ((4096, "#56B4E9"), (2048, "#CC79A7")):
+    for n, colour in zip((4096, 2048), LINES):
         axes.plot(ranks, [row[f"FLOP/B {n}"] for row in rows], "o-", color=colour, label=f"n = {n}")
         most = numbers["a100"]["most_ranks"][str(n)]
         axes.axvline(most, color=colour, linestyle=":", linewidth=1.4)

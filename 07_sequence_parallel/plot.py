@@ -2,14 +2,14 @@
 
 Of sequence_limits' numbers, or of long_sequences'.
 """
-from timelines import BACKWARD, DIM, FORWARD, draw
+from timelines import DIM, LINES, MEMORY, draw, ink_on
 
 # What a layer keeps, from below: what no rank need have whole comes last.
-PARTS = [("whole", "norms, residuals, masks", "#CC79A7"), ("products", "products, GELU", FORWARD),
-         ("scores", "attention's scores", "#D55E00")]
+PARTS = [("whole", "norms, residuals, masks", LINES[3]), ("products", "products, GELU", LINES[0]),
+         ("scores", "attention's scores", LINES[1])]
 ROWS = [("none", "nothing split"), ("tensor", "tensor"), ("sequence", "tensor +\nsequence"),
         ("selective", "tensor,\nselective"), ("both", "tensor + seq.,\nselective"), ("full", "full")]
-FORMS = [("zigzag", FORWARD, "o"), ("ulysses", "#D55E00", "s"), ("hybrid", BACKWARD, "^")]
+FORMS = [("zigzag", LINES[0], "o"), ("ulysses", LINES[1], "s"), ("hybrid", LINES[2], "^")]
 
 
 def activations(numbers, pyplot):
@@ -25,7 +25,7 @@ def activations(numbers, pyplot):
     for x, top in enumerate(bottom):
         if top > highest:
             axes.text(x, 0.93 * highest, f"{top:,.0f}\nfar above", ha="center", va="top", fontsize=11,
-                      color="white")
+                      color=ink_on(PARTS[1][2]))
         else:
             axes.text(x, top + 20, f"{top:,.0f}", ha="center", fontsize=11, color=DIM)
     axes.set_xticks(range(len(ROWS)), [words for _, words in ROWS], fontsize=10.5)
@@ -38,13 +38,11 @@ def activations(numbers, pyplot):
 def fits(numbers, pyplot):
     """GB of a GPU of the first stage, of each model in each row."""
     rows, capacity = numbers["models"]["rows"], numbers["models"]["capacity"]
-    parts = [("weights", FORWARD), ("gradients", BACKWARD), ("optimizer", "#CC79A7"),
-             ("activations", "#D55E00")]
     names = list(dict.fromkeys(row["row"] for row in rows))
     figure, axes = pyplot.subplots(figsize=(11, 4.8))
     places = [i + i // len(names) for i in range(len(rows))]
     bottom = [0.0] * len(rows)
-    for part, colour in parts:
+    for part, colour in MEMORY.items():
         heights = [row[part] for row in rows]
         axes.bar(places, heights, bottom=bottom, color=colour, label=part, width=0.85)
         bottom = [low + height for low, height in zip(bottom, heights)]

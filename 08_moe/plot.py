@@ -1,8 +1,8 @@
 """The figures of this module's handout, of demo_08_moe's numbers, and of more.md, of equal_flops';
 tools/plot says how to draw them."""
-from timelines import COMMUNICATION, DIM, FORWARD, TEXT
+from timelines import (COMMUNICATION, COMPUTING, DIM, FORWARD, LINES, PALE_COMPUTING, TEXT, ink_on)
 
-DROPPED = "#D55E00"
+DROPPED = LINES[1]
 TINTS = ["#d6e8f3", "#99C7E0", "#4d9cca", FORWARD]  # of experts: computing forward is blue
 COLUMNS = {"tokens": 0.0, "sorted": 3.0, "experts": 6.5, "back": 10.0, "y": 13.0}
 LANE = 10.5  # rows of a rank, from its first token to the next rank's
@@ -12,7 +12,7 @@ def token_box(axes, x, y, words, expert=None, width=0.9):
     """A token, tinted by its expert; white if none takes it."""
     colour = "white" if expert is None else TINTS[expert]
     axes.text(x, y, words, ha="center", va="center", fontsize=11, zorder=4,
-              color="white" if expert is not None and expert > 1 else TEXT)
+              color=TEXT if expert is None else ink_on(colour))
     axes.add_patch(axes.rectangle((x - width / 2, y - 0.4), width, 0.8, zorder=3, facecolor=colour,
                                   edgecolor=DROPPED if expert is None else FORWARD, linewidth=1.1,
                                   linestyle="--" if expert is None else "-"))
@@ -118,7 +118,7 @@ def load(numbers, pyplot):
         wanted, taken = rows[0]["taken"], rows[1.25]["taken"]
         experts = range(len(wanted))
         axes.bar(experts, taken, color=FORWARD, width=0.72, label="taken, capacity 1.25")
-        axes.bar(experts, [w - t for w, t in zip(wanted, taken)], bottom=taken, color=DROPPED, alpha=0.55,
+        axes.bar(experts, [w - t for w, t in zip(wanted, taken)], bottom=taken, color=DROPPED,
                  width=0.72, label="dropped")
         for factor in (1, 1.25, 2):
             room = rows[factor]["room"]
@@ -155,7 +155,7 @@ def exchange(numbers, pyplot):
         for shift, ms, waits, pale in ((-0.21, "ms", "waits", False), (0.21, "shared ms", "shared waits", True)):
             x = [i + shift for i in range(len(own))]
             computing = [row[ms] - row[waits] for row in own]
-            axes.bar(x, computing, width=0.38, color="#99C7E0" if pale else FORWARD,
+            axes.bar(x, computing, width=0.38, color=PALE_COMPUTING if pale else COMPUTING,
                      label="computes, with a shared expert" if pale else "computes")
             axes.bar(x, [row[waits] for row in own], width=0.38, bottom=computing, color=COMMUNICATION,
                      label=None if pale else "waits for rows")
@@ -176,7 +176,7 @@ def learning(numbers, pyplot):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.6, 3.6))
     rows = [row for row in numbers["losses"]["rows"] if row["step"] > 0]
     steps = [row["step"] for row in rows]
-    for tint, experts in zip([DIM, *TINTS[1:]], (1, 2, 4, 8)):
+    for tint, experts in zip([DIM, LINES[3], LINES[1], LINES[0]], (1, 2, 4, 8)):
         mean = [row[f"E {experts}"] for row in rows]
         half = [row[f"+- {experts}"] for row in rows]
         left.fill_between(steps, [m - h for m, h in zip(mean, half)],
@@ -185,7 +185,8 @@ def learning(numbers, pyplot):
                   label="dense" if experts == 1 else f"{experts} experts")
     left.set(title="As many FLOPs a token", xlabel="step", ylabel="validation loss, nats a byte")
     left.legend()
-    for key, words, colour in (("busiest", "with", FORWARD), ("alone: busiest", "without", DROPPED)):
+    for key, words, colour in (("busiest", "with", LINES[0]),
+                               ("alone: busiest", "without", LINES[2])):
         right.plot([row["step"] for row in numbers["loads"]], [row[key] for row in numbers["loads"]],
                    color=colour, linewidth=2, marker="o", markersize=4, label=f"{words} the balance loss")
     right.axhline(1 / 8, color=DIM, linestyle="--", linewidth=1)

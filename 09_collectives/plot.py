@@ -1,11 +1,10 @@
 """The figures of this module's handout, for tools/plot."""
 import math
 
-from timelines import COMMUNICATION, DIM, FRAME, TEXT
+from timelines import COMMUNICATION, DIM, FRAME, LINES, TEXT
 
-# Lines of algorithms: none of the colours that a step's parts have.
-COLOURS = {"ring": "#D55E00", "recursive_doubling": "#000000", "rabenseifner": "#56B4E9",
-           "double_tree": "#CC79A7"}
+COLOURS = {"ring": LINES[1], "recursive_doubling": LINES[2], "rabenseifner": LINES[0],
+           "double_tree": LINES[3]}
 NAMES = {"naive": "naive", "ring": "ring", "recursive_doubling": "recursive doubling",
          "rabenseifner": "Rabenseifner", "double_tree": "two trees", "tree": "one tree",
          "direct": "direct", "two_level": "two levels"}
@@ -69,7 +68,7 @@ def sizes(numbers, pyplot):
                 solid_capstyle="butt")
         if end / begin["bytes"] > 30:
             ax.text(math.sqrt(begin["bytes"] * end), low * 1.35, NAMES.get(name, name),
-                    ha="center", color=colour, fontsize=11)
+                    ha="center", color=TEXT, fontsize=11)
         if begin["bytes"] > entry["chosen"][0]["bytes"]:
             ax.axvline(begin["bytes"], color=DIM, linewidth=1, linestyle=":")
         begin = after

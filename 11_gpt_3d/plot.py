@@ -15,11 +15,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from plot_experts import experts_figure  # noqa: E402
 from plot_step import step_figure  # noqa: E402
-from timelines import COMMUNICATION, DIM, FRAME, TEXT  # noqa: E402
+from timelines import COMMUNICATION, COMPUTING, DIM, FRAME, LINES, MEMORY, TEXT  # noqa: E402
 
-PURPOSES = {"weights": "#56B4E9", "gradients": "#D55E00", "optimizer": "#CC79A7",
-            "activations": "#B8C0CA"}
-COMPUTING = "#5f6b7a"  # forward, backward and update together
 PAPERS = pathlib.Path(__file__).resolve().parent.parent / "docs/results/papers.md"
 
 
@@ -41,7 +38,7 @@ def forms(numbers, pyplot):
             left.text(row["seconds"] + 0.01 * most, y, f"{row['seconds']:.3f}", va="center",
                       fontsize=9, color=DIM)
         begin = 0
-        for purpose, colour in PURPOSES.items():
+        for purpose, colour in MEMORY.items():
             right.barh(y, row[purpose] / 1e9, left=begin, height=0.72, color=colour)
             begin += row[purpose] / 1e9
         right.text(begin + 0.4, y, f"{row['all'] / 1e9:.1f}", va="center", fontsize=9, color=DIM)
@@ -51,7 +48,7 @@ def forms(numbers, pyplot):
                 ["computing", "communication, exposed", "exposed, or waiting for a stage"],
                 fontsize=9, loc="upper center", bbox_to_anchor=(0.42, -0.09), ncol=2,
                 columnspacing=1, handlelength=1.4)
-    right.legend([patch((0, 0), 1, 1, color=colour) for colour in PURPOSES.values()], PURPOSES,
+    right.legend([patch((0, 0), 1, 1, color=colour) for colour in MEMORY.values()], MEMORY,
                  fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.09), ncol=2,
                  columnspacing=1, handlelength=1.4)
     left.set_yticks(range(len(rows)), [row["form"] for row in rows], fontsize=9.5)
@@ -112,7 +109,7 @@ def papers(pyplot):
     places = range(len(gpus))  # evenly: the four largest lie within a factor of two
     axes.vlines(places, published, ours, color=FRAME, linewidth=4, zorder=1)
     axes.plot(places, published, "o-", color=TEXT, label="published (2104.04473, table 1)")
-    axes.plot(places, ours, "s-", color="#D55E00", label="this course, in virtual time")
+    axes.plot(places, ours, "s-", color=LINES[1], label="this course, in virtual time")
     axes.set(ylim=(100, 190), xlabel="A100 GPUs, and the parameters of the model",
              ylabel="TFLOP/s a GPU", title="A step of ten models on up to 3,072 GPUs")
     axes.set_xticks(places, [f"{x:,}\n{name}" for x, name in zip(gpus, names)], fontsize=10)

@@ -82,7 +82,7 @@ def overview(axes, step):
     ticks = range(0, int(step.end), 1000)
     axes.set_xticks(ticks, [f"{tick // 1000}" for tick in ticks])
     plain(axes)
-    axes.set_xlabel("milliseconds; white numbers are micro-batches", fontsize=8.5, labelpad=2)
+    axes.set_xlabel("milliseconds; numbers in bars are micro-batches", fontsize=8.5, labelpad=2)
 
 
 def the_way(axes, step, stage0, stage1):

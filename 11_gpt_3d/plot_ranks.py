@@ -1,6 +1,6 @@
 """The trace of a step on several ranks, and what pictures of it are made of: for plot_step.py and
 plot_experts.py."""
-from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, FRAME, IDLE, TEXT, UPDATE
+from timelines import BACKWARD, COMMUNICATION, DIM, FORWARD, FRAME, IDLE, TEXT, UPDATE, ink_on
 
 BAR = 0.56  # height of a rank's bar, in rows
 
@@ -122,14 +122,16 @@ def draw_rank(axes, step, rank, y, height=BAR):
 def number_micro_batches(axes, step, rank, y):
     """Each action's micro-batch, in a long piece of it without communication near its middle."""
     waits = step.waits(rank)
-    for name, begin, end in step.spans(rank, "forward", "backward"):
+    spans = [(span, colour) for part, colour in (("forward", FORWARD), ("backward", BACKWARD))
+             for span in step.spans(rank, part)]
+    for (name, begin, end), colour in spans:
         edges = [begin, *(x for span in waits if begin <= span[0] < end for x in span), end]
         pieces = [piece for piece in zip(edges[::2], edges[1::2]) if piece[0] < piece[1]]
         longest = max(piece[1] - piece[0] for piece in pieces)
         left, right = min((piece for piece in pieces if piece[1] - piece[0] > 0.8 * longest),
                           key=lambda piece: abs(sum(piece) - pieces[0][0] - end))
         axes.text((left + right) / 2, y + 0.02, name[1:], ha="center", va="center", fontsize=7.5,
-                  color="white", zorder=4)
+                  color=ink_on(colour), zorder=4)
 
 
 def mark(axes, x, y, number):

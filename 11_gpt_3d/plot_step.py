@@ -48,7 +48,7 @@ def overview(axes, step):
     ticks = range(0, int(step.end), 1000)
     axes.set_xticks(ticks, [f"{tick // 1000}" for tick in ticks], fontsize=8.5)
     axes.tick_params(axis="x", length=3, pad=2)
-    axes.set_xlabel("milliseconds; white numbers are micro-batches", fontsize=8.5, labelpad=2)
+    axes.set_xlabel("milliseconds; numbers in bars are micro-batches", fontsize=8.5, labelpad=2)
 
 
 def one_token(axes, step, rows, gutters):

@@ -1,4 +1,4 @@
-// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub ae20b1244585).
+// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub 3db1772f7989).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // One sum by one thread, then by several that add to one number: racing, behind a lock, atomically,
 // and, the form that scales, each to a number of its own first.
@@ -51,7 +51,7 @@ void add_atomically(std::atomic<double>& sum, double value, const std::function<
 
 double mae_atomic(const Problem& problem, Team& team, const std::function<void()>& between) {
   // LAB 01.5: mae_atomic
-  // As mae_racy, with add_atomically(sum, ..., between) in place of load and store.
+  // add_atomically, above, is one addition, and `between` is passed on to it.
   throw NotImplemented("lab 01.5: mae_atomic", __FILE__, __LINE__);
   // END LAB 01.5
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 01_mutex_mae/solution/mae_omp.cpp (stub 29e34ea5eaf4).
+// Yours to write; from 01_mutex_mae/solution/mae_omp.cpp (stub ebf966fd0ae5).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // The sums of mae.cpp as OpenMP writes them, one pragma each; then both sums in parallel.
 #include "01_mutex_mae/mae_omp.h"
@@ -15,8 +15,8 @@ namespace aisc {
 
 double mae_omp_critical(const Problem& problem, int threads) {
   // LAB 01.7: the OpenMP forms
-  // omp parallel for num_threads(...) schedule(static), and omp critical around the addition:
-  // only the addition.
+  // OpenMP shares the loop out, schedule(static), over as many threads as asked for. Which part
+  // of its body may only one thread do at a time?
   throw NotImplemented("lab 01.7: the OpenMP forms", __FILE__, __LINE__);
   // END LAB 01.7
 }

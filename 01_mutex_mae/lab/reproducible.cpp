@@ -1,4 +1,4 @@
-// Yours to write; from 01_mutex_mae/solution/reproducible.cpp (stub b9374b998402).
+// Yours to write; from 01_mutex_mae/solution/reproducible.cpp (stub 26238b77d033).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // A sum of floating-point numbers is what its order of additions makes it. Here the order is a tree
 // over leaves of fixed length: threads decide who computes a leaf and nothing else.
@@ -14,7 +14,7 @@ namespace aisc {
 
 double tree_sum(std::span<double> values) {
   // LAB 01.10: mae_reproducible
-  // Level by level, in place: what neighbours add up to goes to the front.
+  // `values` is yours to write over: no other memory is needed.
   throw NotImplemented("lab 01.10: mae_reproducible", __FILE__, __LINE__);
   // END LAB 01.10
 }

@@ -79,7 +79,7 @@ void add_atomically(std::atomic<double>& sum, double value, const std::function<
 
 double mae_atomic(const Problem& problem, Team& team, const std::function<void()>& between) {
   // LAB 01.5: mae_atomic
-  // > As mae_racy, with add_atomically(sum, ..., between) in place of load and store.
+  // > add_atomically, above, is one addition, and `between` is passed on to it.
   std::atomic<double> sum = 0;
   team.run([&](int thread) {
     const auto [begin, end] = chunk(problem.N, thread, team.size());

@@ -63,8 +63,8 @@ inline float by_lanes(const Problem& problem, std::int64_t i) {
 
 double mae_omp_critical(const Problem& problem, int threads) {
   // LAB 01.7: the OpenMP forms
-  // > omp parallel for num_threads(...) schedule(static), and omp critical around the addition:
-  // > only the addition.
+  // > OpenMP shares the loop out, schedule(static), over as many threads as asked for. Which part
+  // > of its body may only one thread do at a time?
   double sum = 0;
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (std::int64_t i = 0; i < problem.N; ++i) {

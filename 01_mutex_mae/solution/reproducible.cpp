@@ -11,7 +11,7 @@ namespace aisc {
 
 double tree_sum(std::span<double> values) {
   // LAB 01.10: mae_reproducible
-  // > Level by level, in place: what neighbours add up to goes to the front.
+  // > `values` is yours to write over: no other memory is needed.
   std::size_t count = values.size();
   if (count == 0) return 0;
   for (; count > 1; count = (count + 1) / 2) {

@@ -1,4 +1,4 @@
-// Yours to write; from 02_cpu_offload/solution/gradients_home.cpp (stub 2fea7fa438fa).
+// Yours to write; from 02_cpu_offload/solution/gradients_home.cpp (stub 8d463301ca70).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "02_cpu_offload/gradients_home.h"
 
@@ -39,9 +39,9 @@ void GradientsHome::send(std::size_t unit) {
     slice = std::move(sum);
   }
   // LAB 02.3: and home again
-  // The first contribution of a step is copied to its place on the host, going_.place. Where
-  // that has one already (written_) the next is copied beside it, to going_.arrived, and land()
-  // adds it. The copy runs on Queue::ToHost, and is waited for in land().
+  // `place` is the unit's in grads_. going_ holds `slice` and its copy, of Queue::ToHost, until
+  // land(), below, waits for it and adds going_.arrived, if there is one, to going_.place.
+  // written_ is yours to keep.
   throw NotImplemented("lab 02.3: and home again", __FILE__, __LINE__);
   // END LAB 02.3
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 02_cpu_offload/solution/host_update.cpp (stub 621d3f6abe75).
+// Yours to write; from 02_cpu_offload/solution/host_update.cpp (stub f63f0f77a1d1).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "02_cpu_offload/host_update.h"
 
@@ -118,11 +118,11 @@ void HostUpdate::do_step(const OptimizerStep& options, std::int64_t step) {
 
 void HostUpdate::update_now(const OptimizerStep& options, std::int64_t step) {
   // LAB 02.6: piece by piece
-  // bring() begins the copy of a piece's gradient, send() that of its weights; both return a
-  // Work. The link carries one copy each way at a time, in the order asked for: while piece k is
-  // updated the gradient of k + 1 comes and the weights of k - 1 go. host_.begin() says that what
-  // the host computes next cannot begin earlier, host_.wait() lets the rank wait for it. All
-  // weights have arrived when this returns.
+  // All of pieces_ are updated, and all weights have arrived, when this returns. bring() begins
+  // the copy of a piece's gradient (a Coming, whose `copy` is waited for), send() that of its
+  // weights (a Work for moving_); the link carries one copy each way at a time, in the order
+  // asked for. host_.begin() says that what the host computes next cannot begin earlier,
+  // host_.wait() lets the rank wait for it.
   throw NotImplemented("lab 02.6: piece by piece", __FILE__, __LINE__);
   // END LAB 02.6
 }
@@ -152,11 +152,9 @@ void HostUpdate::wait_for_all() {
 
 void HostUpdate::update_meanwhile(const OptimizerStep& options, std::int64_t step) {
   // LAB 02.7: one step late
-  // Three things, in this order: what the host made of the last step's gradients becomes the
-  // device's weights (take_in(), where late_ says that there is any); this step's gradients go
-  // to `kept_` (keep()), since the next backward writes over them; when both have arrived the
-  // host begins to update of `kept_`, and this function returns: begin_meanwhile(work). From now
-  // on the device is late_.
+  // begin_meanwhile(work) lets the host work while this function returns, and `work` may read
+  // kept_ alone, since the next backward writes over the gradients. take_in() and keep() begin
+  // copies, wait_for_all() waits for them. late_ is yours to keep: the header says what it means.
   throw NotImplemented("lab 02.7: one step late", __FILE__, __LINE__);
   // END LAB 02.7
 }

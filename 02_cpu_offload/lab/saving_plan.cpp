@@ -1,4 +1,4 @@
-// Yours to write; from 02_cpu_offload/solution/saving_plan.cpp (stub 830521298a19).
+// Yours to write; from 02_cpu_offload/solution/saving_plan.cpp (stub 4da2997685e9).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "02_cpu_offload/saving_plan.h"
 
@@ -37,11 +37,9 @@ struct Chain {
 Chain with(const Chain& chain, const LayerCost& layer, Saving choice) {
   Chain next = chain;
   // LAB 02.5: keep, recompute or offload
-  // `chain` are the layers below, and this one is put on it. Which seconds does it add: its own
-  // forward and backward, forward again where it recomputes, and what the copy of the layer below
-  // (chain.copy_seconds, 0: none) takes longer, once beside this forward, once beside this
-  // backward? Which bytes are there while it computes, and is that more than the peak so far? What
-  // stays below the next layer, and what is on its way then?
+  // `chain` are the layers below, and this one is put on it: all five numbers of `next` (Chain,
+  // above) have to be right for one layer more, by the rules of plan_of() in saving_plan.h.
+  // chain.copy_seconds is 0 where nothing of the one below is on its way. kept_bytes() is above.
   throw NotImplemented("lab 02.5: keep, recompute or offload", __FILE__, __LINE__);
   // END LAB 02.5
   next.layers.push_back(choice);

@@ -37,9 +37,9 @@ void GradientsHome::send(std::size_t unit) {
     slice = std::move(sum);
   }
   // LAB 02.3: and home again
-  // > The first contribution of a step is copied to its place on the host, going_.place. Where
-  // > that has one already (written_) the next is copied beside it, to going_.arrived, and land()
-  // > adds it. The copy runs on Queue::ToHost, and is waited for in land().
+  // > `place` is the unit's in grads_. going_ holds `slice` and its copy, of Queue::ToHost, until
+  // > land(), below, waits for it and adds going_.arrived, if there is one, to going_.place.
+  // > written_ is yours to keep.
   going_.place = grads_.view().flat(place.begin, place.count());
   if (written_[unit])
     going_.arrived = Tensor({place.count()}, grads_.dtype(), host_.memory(), Purpose::Gradients);

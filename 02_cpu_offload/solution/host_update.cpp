@@ -116,11 +116,11 @@ void HostUpdate::do_step(const OptimizerStep& options, std::int64_t step) {
 
 void HostUpdate::update_now(const OptimizerStep& options, std::int64_t step) {
   // LAB 02.6: piece by piece
-  // > bring() begins the copy of a piece's gradient, send() that of its weights; both return a
-  // > Work. The link carries one copy each way at a time, in the order asked for: while piece k is
-  // > updated the gradient of k + 1 comes and the weights of k - 1 go. host_.begin() says that what
-  // > the host computes next cannot begin earlier, host_.wait() lets the rank wait for it. All
-  // > weights have arrived when this returns.
+  // > All of pieces_ are updated, and all weights have arrived, when this returns. bring() begins
+  // > the copy of a piece's gradient (a Coming, whose `copy` is waited for), send() that of its
+  // > weights (a Work for moving_); the link carries one copy each way at a time, in the order
+  // > asked for. host_.begin() says that what the host computes next cannot begin earlier,
+  // > host_.wait() lets the rank wait for it.
   Coming next = pieces_.empty() ? Coming() : bring(pieces_[0]);
   for (std::size_t k = 0; k < pieces_.size(); ++k) {
     Coming own = std::exchange(next, k + 1 < pieces_.size() ? bring(pieces_[k + 1]) : Coming());
@@ -159,11 +159,9 @@ void HostUpdate::wait_for_all() {
 
 void HostUpdate::update_meanwhile(const OptimizerStep& options, std::int64_t step) {
   // LAB 02.7: one step late
-  // > Three things, in this order: what the host made of the last step's gradients becomes the
-  // > device's weights (take_in(), where late_ says that there is any); this step's gradients go
-  // > to `kept_` (keep()), since the next backward writes over them; when both have arrived the
-  // > host begins to update of `kept_`, and this function returns: begin_meanwhile(work). From now
-  // > on the device is late_.
+  // > begin_meanwhile(work) lets the host work while this function returns, and `work` may read
+  // > kept_ alone, since the next backward writes over the gradients. take_in() and keep() begin
+  // > copies, wait_for_all() waits for them. late_ is yours to keep: the header says what it means.
   if (late_) take_in();
   keep();
   wait_for_all();

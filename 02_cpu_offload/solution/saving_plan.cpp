@@ -33,11 +33,9 @@ struct Chain {
 Chain with(const Chain& chain, const LayerCost& layer, Saving choice) {
   Chain next = chain;
   // LAB 02.5: keep, recompute or offload
-  // > `chain` are the layers below, and this one is put on it. Which seconds does it add: its own
-  // > forward and backward, forward again where it recomputes, and what the copy of the layer below
-  // > (chain.copy_seconds, 0: none) takes longer, once beside this forward, once beside this
-  // > backward? Which bytes are there while it computes, and is that more than the peak so far? What
-  // > stays below the next layer, and what is on its way then?
+  // > `chain` are the layers below, and this one is put on it: all five numbers of `next` (Chain,
+  // > above) have to be right for one layer more, by the rules of plan_of() in saving_plan.h.
+  // > chain.copy_seconds is 0 where nothing of the one below is on its way. kept_bytes() is above.
   const double again = choice == Saving::Recompute ? layer.forward_seconds : 0;
   next.seconds += layer.forward_seconds + again + layer.backward_seconds;
   next.seconds += std::max(0.0, chain.copy_seconds - layer.forward_seconds);

@@ -1,4 +1,4 @@
-// Yours to write; from 03_data_parallel/solution/bucketed_reduction.cpp (stub 86b8184028ee).
+// Yours to write; from 03_data_parallel/solution/bucketed_reduction.cpp (stub cff6b574b9ff).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "03_data_parallel/bucketed_reduction.h"
 
@@ -31,10 +31,9 @@ void BucketedReduction::launch() {
 
 void BucketedReduction::complete(std::size_t layer) {
   // LAB 03.4: launch
-  // layers_[layer].completes are the units that are final now. What a unit does not use has no
-  // gradient yet, and store().complete_grads(unit) makes it 0. With overlap_ launch() the
-  // next bucket for as long as all units in it, units_[bucket], are final; launched_.size() are
-  // launched already.
+  // layers_[layer].completes are the units that are final now, and is_final_ is yours to keep.
+  // What a unit does not use has no gradient yet: store().complete_grads(unit) makes it 0. At
+  // hand are launch(), units_[bucket], the units in a bucket, launched_ and overlap_.
   throw NotImplemented("lab 03.4: launch", __FILE__, __LINE__);
   // END LAB 03.4
 }

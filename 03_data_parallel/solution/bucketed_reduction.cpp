@@ -27,10 +27,9 @@ void BucketedReduction::launch() {
 
 void BucketedReduction::complete(std::size_t layer) {
   // LAB 03.4: launch
-  // > layers_[layer].completes are the units that are final now. What a unit does not use has no
-  // > gradient yet, and store().complete_grads(unit) makes it 0. With overlap_ launch() the
-  // > next bucket for as long as all units in it, units_[bucket], are final; launched_.size() are
-  // > launched already.
+  // > layers_[layer].completes are the units that are final now, and is_final_ is yours to keep.
+  // > What a unit does not use has no gradient yet: store().complete_grads(unit) makes it 0. At
+  // > hand are launch(), units_[bucket], the units in a bucket, launched_ and overlap_.
   for (const std::size_t unit : layers_[layer].completes) {
     store().complete_grads(unit);
     is_final_[unit] = true;

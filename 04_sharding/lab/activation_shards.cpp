@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/activation_shards.cpp (stub b4cf0025a311).
+// Yours to write; from 04_sharding/solution/activation_shards.cpp (stub 446823256ee8).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Cuts what layers save after forward, and gathers it before backward.
 #include "04_sharding/activation_shards.h"
@@ -25,8 +25,8 @@ bool ActivationShards::is_cut(const Tensor& tensor) const {
 // divide. 5 elements on 4 ranks: 0 1 | 2 3 | 4 . | . .
 Tensor ActivationShards::shard_of(const Tensor& whole) const {
   // LAB 04.7: shard_of
-  // The device copies parts of flat views: whole.view().flat(begin, count). Which ranks have
-  // fewer elements than a part has room for, or none? What they do not use is zero.
+  // A part of the same length on all ranks; what of it lies behind the whole's end is 0. At hand
+  // are whole.device().copy(to, from) and zero(view), and parts, whole.view().flat(begin, count).
   throw NotImplemented("lab 04.7: shard_of", __FILE__, __LINE__);
   // END LAB 04.7
 }
@@ -39,9 +39,8 @@ void ActivationShards::gather(const Tensor& part, const Tensor& all) const {
 
 Tensor ActivationShards::whole_of(const Tensor& part, const Shape& shape) const {
   // LAB 04.7: whole_of
-  // gather() needs room for all parts. Where these are no more elements than the whole, that is
-  // the whole itself; else a tensor of its own (Purpose::Communication), of whose first elements
-  // the whole is a copy.
+  // gather(part, all) fills `all`, which has room for all parts, padding included. Memory beside
+  // the whole is Purpose::Communication, and is taken only where parts do not divide it evenly.
   throw NotImplemented("lab 04.7: whole_of", __FILE__, __LINE__);
   // END LAB 04.7
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub 74c2edc45e05).
+// Yours to write; from 04_sharding/solution/scattered_gradients.cpp (stub 3ca481b07c92).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "04_sharding/scattered_gradients.h"
 
@@ -40,12 +40,11 @@ View ScatteredGradients::shard(std::size_t unit) const {
 
 void ScatteredGradients::scatter(std::size_t unit) {
   // LAB 04.2: reduce-scatter
-  // Wait for what is under way, finish(): its memory is free then. A unit that no layer wrote to
-  // has no gradient yet: store_.complete_grads(unit) makes it 0. Then reduce(all of it, your
-  // shard, how it enters). The first sum of a step overwrites the shard, those of later
-  // micro-batches are added: written_[unit] says which, and is yours to keep. At last, where
-  // options_.frees, the unit's own memory goes: sending_.in keeps what store_.unbind_grads(unit)
-  // returns until the sum has been sent.
+  // The unit's gradients are store_.grads(unit), and reduce(whole, to, into) launches their sum.
+  // shard(unit) and written_[unit] are as the header says; begin() sets the latter to false. At
+  // hand besides: store_.complete_grads(unit) makes 0 what no layer wrote to, and
+  // store_.unbind_grads(unit) takes the unit's memory from the store and returns it, which is due
+  // where options_.frees; sending_.in can hold it.
   throw NotImplemented("lab 04.2: reduce-scatter", __FILE__, __LINE__);
   // END LAB 04.2
 }

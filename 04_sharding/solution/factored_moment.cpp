@@ -8,9 +8,8 @@ template <class T>
 void factor_second_moment(const RowsAndColumns<T>& moment, const RowsAndColumns<const T>& sums,
                           double beta2, const RowsAndColumns<T>& factors) {
   // LAB 04.6: factor_second_moment
-  // > First R and C, which are moment.row and moment.column. Then the two factors of 1 / sqrt(V):
-  // > all of V must add up to what all of R does. Rows of padding have R = 0; their factor is 0.
-  // > Sum and roots in double.
+  // > `moment` and `factors` are written, as the header says: R is moment.row, C is moment.column.
+  // > Sums and roots are computed in double.
   const auto average = [beta2](std::span<T> mean, std::span<const T> now) {
     for (std::size_t i = 0; i < mean.size(); ++i)
       mean[i] = static_cast<T>(beta2 * mean[i] + (1 - beta2) * now[i]);

@@ -73,10 +73,9 @@ UnitList whole_units(const std::vector<UnitList>& reads, std::size_t turn, const
                      std::span<const std::int64_t> counts, const GatherOptions& options) {
   UnitList whole = reads[turn];
   // LAB 04.4: prefetch
-  // > elements(whole, counts) is what is there already. next_units(...) are the candidates that are
-  // > on their way: the first that does not fit ends the list, since the units behind it are used
-  // > later. Then come those of `before` that stay: is_used_after(...), and distance(...) is
-  // > at most options.reuse. None is there twice.
+  // > Behind the layer's own units come the two other groups that gather_schedule.h names; no unit
+  // > is in the list twice. The helpers above answer what the rules ask: elements(), contains(),
+  // > next_units(), is_used_after() and distance().
   const auto fits = [&](std::size_t unit) {
     return counts[unit] <= options.live - elements(whole, counts);
   };

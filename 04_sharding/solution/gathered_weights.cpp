@@ -71,10 +71,9 @@ void GatheredWeights::turn_to(std::size_t layer, const Turn& turn) {
                     : plan_.evaluation[layer];
   const auto span = rank_.trace.span("communication", "weights");
   // LAB 04.3: gather, use, free
-  // > First free(unit) each unit that is_whole(), is not wanted and does not persist
-  // > (units_[unit].persists). Then gather(unit) those of `wanted` that are not whole, in the order
-  // > of the list, which is the same on all ranks. wait_for(unit) those that this layer reads,
-  // > plan_.reads[layer], alone: the others may arrive while it computes.
+  // > `wanted` is this turn's list of the schedule, in the same order on all ranks, and
+  // > plan_.reads[layer] are the units that the layer reads. free(), gather() and wait_for() do
+  // > their part for one unit; is_whole() and units_[unit].persists say how it stands with one.
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
     if (is_whole(unit) && !units_[unit].persists &&
         std::find(wanted.begin(), wanted.end(), unit) == wanted.end())

@@ -1,4 +1,4 @@
-// Yours to write; from 06_tensor_parallel/solution/intensity.cpp (stub 4c0d88f8fbab).
+// Yours to write; from 06_tensor_parallel/solution/intensity.cpp (stub ec10dcc76ba1).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "06_tensor_parallel/intensity.h"
 
@@ -42,9 +42,7 @@ std::int64_t most_ranks(const SplitProduct& product, double balance) {
     fail(fmt::format("split product: a balance of {} FLOPs a byte, expected more than 0", balance));
   // LAB 06.7: how many ranks a product can use
   // cost_of_part() above is what a rank computes and moves. Which of its bytes does p divide?
-  // Write down FLOPs / bytes >= balance and solve it for p, then return the largest whole p;
-  // sizes_of() has the numbers. Mind both ends: 0 where not even one rank has so many FLOPs a
-  // byte, and no more ranks than there are columns, N.
+  // sizes_of() has the numbers; the header says what holds at both ends.
   throw NotImplemented("lab 06.7: how many ranks a product can use", __FILE__, __LINE__);
   // END LAB 06.7
 }

@@ -40,9 +40,7 @@ std::int64_t most_ranks(const SplitProduct& product, double balance) {
     fail(fmt::format("split product: a balance of {} FLOPs a byte, expected more than 0", balance));
   // LAB 06.7: how many ranks a product can use
   // > cost_of_part() above is what a rank computes and moves. Which of its bytes does p divide?
-  // > Write down FLOPs / bytes >= balance and solve it for p, then return the largest whole p;
-  // > sizes_of() has the numbers. Mind both ends: 0 where not even one rank has so many FLOPs a
-  // > byte, and no more ranks than there are columns, N.
+  // > sizes_of() has the numbers; the header says what holds at both ends.
   const auto [M, N, K, element_bytes] = sizes_of(product);
   const double p = N * (2 / (element_bytes * balance) - 1 / M - 1 / K);
   return static_cast<std::int64_t>(std::clamp(std::floor(p), 0.0, N));

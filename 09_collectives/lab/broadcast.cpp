@@ -1,4 +1,4 @@
-// Yours to write; from 09_collectives/solution/broadcast.cpp (stub 5fade9682f10).
+// Yours to write; from 09_collectives/solution/broadcast.cpp (stub 40a0cd5af00d).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // Broadcasts in pieces: a chain of segments, and scatter with all-gather.
 #include "09_collectives/broadcast.h"
@@ -42,8 +42,8 @@ Plan van_de_geijn_broadcast(const Collective& c, int rank, int size) {
   const auto subtree = [&](int w, int bit) { return chunks(w, std::min(w + bit, size)); };
   const auto chunk = [&](int i) { return subtree((i + size) % size, 1); };  // counted round
   // LAB 09.6: long broadcasts
-  // First the tree of 09.4, in which v + bit gets subtree(v + bit, bit), as in a scatter. Then a
-  // ring: in step s rank v passes chunk(v - s) on. Who has no use for what would come?
+  // chunk(i) and subtree(v, bit) above are pieces of Out. A scatter down the tree of 09.4, then
+  // an all-gather on a ring: which ranks have some of what the ring would bring already?
   throw NotImplemented("lab 09.6: long broadcasts", __FILE__, __LINE__);
   // END LAB 09.6
 }

@@ -1,4 +1,4 @@
-// Yours to write; from 09_collectives/solution/choose.cpp (stub 042dd95f645b).
+// Yours to write; from 09_collectives/solution/choose.cpp (stub 9b4adaa1c1a5).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "09_collectives/choose.h"
 
@@ -24,15 +24,14 @@ Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& 
                                         const Tuning&) {
   // LAB 09.13: choosing by cost
   // Fold(0, ranks) knows q and the pairs; log2_down is L.
-  // Of a pair, the rank that goes on sends in every step but the first and receives in every
-  // step but the last; it adds most.
+  // Cost is about the rank that does most: which one of a folded pair is that?
   throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
   // END LAB 09.13
 }
 
 Cost rabenseifner_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   // LAB 09.13: choosing by cost
-  // n/2 + n/4 + ... over L steps, twice; and where pairs fold, n before and n after.
+  // halving.h has its steps. What does a step of folded pairs add to each number?
   throw NotImplemented("lab 09.13: choosing by cost", __FILE__, __LINE__);
   // END LAB 09.13
 }

@@ -63,8 +63,8 @@ Plan van_de_geijn_broadcast(const Collective& c, int rank, int size) {
   const auto subtree = [&](int w, int bit) { return chunks(w, std::min(w + bit, size)); };
   const auto chunk = [&](int i) { return subtree((i + size) % size, 1); };  // counted round
   // LAB 09.6: long broadcasts
-  // > First the tree of 09.4, in which v + bit gets subtree(v + bit, bit), as in a scatter. Then a
-  // > ring: in step s rank v passes chunk(v - s) on. Who has no use for what would come?
+  // > chunk(i) and subtree(v, bit) above are pieces of Out. A scatter down the tree of 09.4, then
+  // > an all-gather on a ring: which ranks have some of what the ring would bring already?
   Plan plan{.name = "van de Geijn broadcast"};
   int bit = 1;
   while (bit < size && (v & bit) == 0) bit *= 2;

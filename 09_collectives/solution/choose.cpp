@@ -30,8 +30,7 @@ Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& 
                                         const Tuning&) {
   // LAB 09.13: choosing by cost
   // > Fold(0, ranks) knows q and the pairs; log2_down is L.
-  // > Of a pair, the rank that goes on sends in every step but the first and receives in every
-  // > step but the last; it adds most.
+  // > Cost is about the rank that does most: which one of a folded pair is that?
   const Fold fold(0, ranks);
   const int L = log2_down(ranks), more = fold.pairs > 0 ? 1 : 0;
   const double added = (L + more) * bytes;
@@ -47,7 +46,7 @@ Cost recursive_doubling_all_reduce_cost(int ranks, double bytes, const Network& 
 
 Cost rabenseifner_cost(int ranks, double bytes, const Network& network, const Tuning&) {
   // LAB 09.13: choosing by cost
-  // > n/2 + n/4 + ... over L steps, twice; and where pairs fold, n before and n after.
+  // > halving.h has its steps. What does a step of folded pairs add to each number?
   const Fold fold(0, ranks);
   const int L = log2_down(ranks), more = fold.pairs > 0 ? 1 : 0;
   const double half = bytes / fold.q * (fold.q - 1);  // n/2 + n/4 + ...

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "common/comm/host_values.h"
 
@@ -64,6 +65,11 @@ const std::map<std::string, const char*> kPartColours = {
     {"optimizer", "#CC79A7"}, {"update", "#CC79A7"},   {"communication", "#E69F00"}};
 constexpr const char* kColours[] = {"#D55E00", "#56B4E9", "#99C7E0", "#EEBF99", "#99D8C7",
                                     "#EBC9DC", "#F5D999", "#BBE1F6", "#CCCCCC", "#000000"};
+
+// What is easier to read there: white on the darkest two, black on all others.
+const char* ink_on(std::string_view colour) {
+  return colour == "#0072B2" || colour == "#000000" ? "#fff" : "#000";
+}
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -162,8 +168,8 @@ std::string timeline_svg(std::span<const TimelineRow> rows, const std::string& t
           escaped(event.name), time_text(event.end_seconds - event.begin_seconds));
       if (width > kLetter * static_cast<double>(event.name.size()))
         svg += fmt::format(
-            "<text x=\"{:.2f}\" y=\"{:.0f}\" text-anchor=\"middle\" fill=\"#fff\">{}</text>\n",
-            begin + width / 2, y + 19, escaped(event.name));
+            "<text x=\"{:.2f}\" y=\"{:.0f}\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n",
+            begin + width / 2, y + 19, ink_on(colours.at(event.part)), escaped(event.name));
     }
   }
   for (int tick = 0; tick <= 4; ++tick)

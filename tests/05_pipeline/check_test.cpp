@@ -25,7 +25,9 @@ using Counts = std::vector<std::size_t>;
 
 std::string text_of(const Schedule& s) {
   std::string text;
-  for (const std::string& list : unit_time::lists(s)) text += "\n  a rank: " + list;
+  int rank = 0;
+  for (const std::string& list : unit_time::lists(s))
+    text += "\n  rank " + std::to_string(rank++) + ": " + list;
   return text;
 }
 

@@ -28,8 +28,9 @@ std::vector<std::vector<int>> edges(const PlanMaker& maker, CommOp op, int p, in
 
 void expect_broadcasts(int p, std::int64_t n, int root) {
   const Total total = run_call(CommOp::Broadcast, binomial_broadcast, p, n, root).total;
-  EXPECT_EQ(total.rounds, n > 0 ? log2_ceil(p) : 0);
-  EXPECT_EQ(total.sum.elements, n * (p - 1));  // nobody receives it twice
+  EXPECT_EQ(total.rounds, n > 0 ? log2_ceil(p) : 0) << "steps until the last rank is done";
+  EXPECT_EQ(total.sum.elements, n * (p - 1))
+      << "elements that all ranks send together";  // nobody receives it twice
 }
 
 TEST(BinomialBroadcast, SendsToTheFarthestFirst) {
@@ -58,9 +59,9 @@ TEST(BinomialBroadcast, TheRootSendsInEachOfLog2PStepsAndNobodyMore) {
         const int v = (r - root + p) % p;
         const Traffic t = traffic_of(binomial_broadcast(broadcast(10, root), r, p));
         const auto sent = std::ssize(children(v, p));
-        EXPECT_EQ(t.messages, sent);
-        EXPECT_EQ(t.elements, 10 * sent);
-        EXPECT_EQ(t.steps, v == 0 ? sent : sent + 1);
+        EXPECT_EQ(t.messages, sent) << "messages that the rank sends";
+        EXPECT_EQ(t.elements, 10 * sent) << "elements that the rank sends";
+        EXPECT_EQ(t.steps, v == 0 ? sent : sent + 1) << "steps of the rank";
         if (v == 0) {
           EXPECT_EQ(sent, log2_ceil(p));
         }
@@ -74,7 +75,8 @@ TEST(BinomialBroadcast, AsksForNoScratch) {
 }
 
 TEST(BinomialBroadcast, SendsCountsThatNoIntHolds) {
-  EXPECT_EQ(elements_sent(binomial_broadcast, broadcast(kBeyondInt, 4), 6), 5 * kBeyondInt);
+  EXPECT_EQ(elements_sent(binomial_broadcast, broadcast(kBeyondInt, 4), 6), 5 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(BinomialBroadcast, RunsAsPlannedOnThreads) {
@@ -104,17 +106,19 @@ bool packs(int p, int root) {
 void expect_scatters(int p, std::int64_t chunk, int root) {
   const Total total = run_call(CommOp::Scatter, binomial_scatter, p, chunk, root).total;
   if (chunk > 0) {
-    EXPECT_EQ(total.most.messages, log2_ceil(p));
+    EXPECT_EQ(total.most.messages, log2_ceil(p)) << "messages of the rank that sends most";
   }
-  EXPECT_EQ(total.most.elements, (p - 1) * chunk);
+  EXPECT_EQ(total.most.elements, (p - 1) * chunk) << "elements sent by the rank that sends most";
 }
 
 TEST(BinomialScatter, SendsToTheFarthestFirst) {
   using Edges = std::vector<std::vector<int>>;
   EXPECT_EQ(edges(binomial_scatter, CommOp::Scatter, 6, 0),
-            (Edges{{4, 2, 1}, {}, {3}, {}, {5}, {}}));
+            (Edges{{4, 2, 1}, {}, {3}, {}, {5}, {}}))
+      << "6 ranks, root 0: to whom each rank sends, in order";
   EXPECT_EQ(edges(binomial_scatter, CommOp::Scatter, 6, 4),
-            (Edges{{1}, {}, {3}, {}, {2, 0, 5}, {}}));
+            (Edges{{1}, {}, {3}, {}, {2, 0, 5}, {}}))
+      << "6 ranks, root 4: to whom each rank sends, in order";
 }
 
 // v = 0 .. 4 are ranks 2, 3, 4, 0, 1: the chunks of v = 2 and 3, ranks 4 and 0, lie apart at the
@@ -127,10 +131,10 @@ TEST(BinomialScatter, GivesFiveRanksTheirChunksWorkedOutByHand) {
   const auto plans = plans_of(binomial_scatter, c, 5);
   run(plans, memory);
   expect_outs(memory, [](int r, auto) { return 10 + r; });
-  EXPECT_EQ(receivers(plans[2]), (std::vector<int>{1, 4, 3}));
-  EXPECT_EQ(receivers(plans[4]), (std::vector<int>{0}));
-  EXPECT_EQ(traffic_of(plans[2]).elements, 4);
-  EXPECT_EQ(traffic_of(plans[4]).elements, 1);
+  EXPECT_EQ(receivers(plans[2]), (std::vector<int>{1, 4, 3})) << "to whom rank 2 sends, in order";
+  EXPECT_EQ(receivers(plans[4]), (std::vector<int>{0})) << "to whom rank 4 sends, in order";
+  EXPECT_EQ(traffic_of(plans[2]).elements, 4) << "elements that rank 2 sends";
+  EXPECT_EQ(traffic_of(plans[4]).elements, 1) << "elements that rank 4 sends";
 }
 
 TEST(BinomialScatter, GivesEveryRankItsChunk) {
@@ -147,12 +151,12 @@ TEST(BinomialScatter, EveryRankSendsOnWhatIsForItsSubtree) {
         const int v = (r - root + p) % p;
         const Traffic t = traffic_of(binomial_scatter(scatter(chunk, root), r, p));
         const auto sent = std::ssize(children(v, p));
-        EXPECT_EQ(t.messages, sent);
-        EXPECT_EQ(t.elements, (subtree(v, p) - 1) * chunk);
+        EXPECT_EQ(t.messages, sent) << "messages that the rank sends";
+        EXPECT_EQ(t.elements, (subtree(v, p) - 1) * chunk) << "elements that the rank sends";
         if (v != 0) {
-          EXPECT_EQ(t.steps, sent + 1);
+          EXPECT_EQ(t.steps, sent + 1) << "steps of the rank";
         } else if (p > 1) {  // who packs does that first
-          EXPECT_EQ(t.steps, packs(p, root) ? sent + 1 : sent);
+          EXPECT_EQ(t.steps, packs(p, root) ? sent + 1 : sent) << "steps of the rank";
         }
       }
 }
@@ -170,7 +174,8 @@ TEST(BinomialScatter, DoesNotAskForFarMoreScratchThanItNeeds) {
 // Of v = 0 .. 5, 0 sends five chunks, and 2 and 4 send one each.
 TEST(BinomialScatter, SendsCountsThatNoIntHolds) {
   for (const int root : {0, 4})
-    EXPECT_EQ(elements_sent(binomial_scatter, scatter(kBeyondInt, root), 6), 7 * kBeyondInt);
+    EXPECT_EQ(elements_sent(binomial_scatter, scatter(kBeyondInt, root), 6), 7 * kBeyondInt)
+        << "elements that all ranks send, more than an int holds";
 }
 
 TEST(BinomialScatter, RunsAsPlannedOnThreads) {
@@ -211,10 +216,10 @@ TEST(BinomialGather, EveryRankSendsItsSubtreesChunksInOneMessage) {
         std::vector<int> expected = children(v, p);  // the nearest first
         for (int& w : expected) w = (w + root) % p;
         EXPECT_EQ(senders(plan), expected);
-        EXPECT_EQ(t.elements, v == 0 ? 0 : subtree(v, p) * chunk);
-        EXPECT_EQ(t.messages, v == 0 ? 0 : 1);
+        EXPECT_EQ(t.elements, v == 0 ? 0 : subtree(v, p) * chunk) << "elements that the rank sends";
+        EXPECT_EQ(t.messages, v == 0 ? 0 : 1) << "messages that the rank sends";
         if (p > 1) {
-          EXPECT_EQ(t.steps, std::ssize(expected) + (v == 0 ? 0 : 1));
+          EXPECT_EQ(t.steps, std::ssize(expected) + (v == 0 ? 0 : 1)) << "steps of the rank";
         }
       }
 }

@@ -62,11 +62,14 @@ TEST(ChainBroadcast, PassesSegmentsOnWorkedOutByHand) {
     }
     return all;
   };
-  EXPECT_EQ(steps(2), (std::vector<Step>{{{{0, 1}}, {}}, {{{1, 3}}, {}}, {{{3, 5}}, {}}}));
+  EXPECT_EQ(steps(2), (std::vector<Step>{{{{0, 1}}, {}}, {{{1, 3}}, {}}, {{{3, 5}}, {}}}))
+      << "rank 2 of 3, root 2: what it sends and receives in each step, elements [begin, end)";
   EXPECT_EQ(steps(0),
             (std::vector<Step>{
-                {{}, {{0, 1}}}, {{{0, 1}}, {{1, 3}}}, {{{1, 3}}, {{3, 5}}}, {{{3, 5}}, {}}}));
-  EXPECT_EQ(steps(1), (std::vector<Step>{{{}, {{0, 1}}}, {{}, {{1, 3}}}, {{}, {{3, 5}}}}));
+                {{}, {{0, 1}}}, {{{0, 1}}, {{1, 3}}}, {{{1, 3}}, {{3, 5}}}, {{{3, 5}}, {}}}))
+      << "rank 0 of 3, root 2: what it sends and receives in each step, elements [begin, end)";
+  EXPECT_EQ(steps(1), (std::vector<Step>{{{}, {{0, 1}}}, {{}, {{1, 3}}}, {{}, {{3, 5}}}}))
+      << "rank 1 of 3, root 2: what it sends and receives in each step, elements [begin, end)";
 }
 
 TEST(ChainBroadcast, EveryRankButTheLastSendsTheBufferOnce) {
@@ -79,10 +82,13 @@ TEST(ChainBroadcast, EveryRankButTheLastSendsTheBufferOnce) {
           const int root = p - 1;
           const Traffic t = traffic_of(chain(k)(broadcast(n, root), (root + v) % p, p));
           const std::int64_t pieces = std::min<std::int64_t>(n, k);  // that are not empty
-          EXPECT_EQ(t.elements, v == p - 1 ? 0 : n);
-          EXPECT_EQ(t.messages, v == p - 1 ? 0 : pieces);
+          EXPECT_EQ(t.elements, v == p - 1 ? 0 : n) << "elements that the rank sends";
+          EXPECT_EQ(t.messages, v == p - 1 ? 0 : pieces) << "messages that the rank sends";
           if (n >= k) {
-            EXPECT_EQ(t.steps, p == 1 ? 0 : v == 0 || v == p - 1 ? k : k + 1);
+            EXPECT_EQ(t.steps, p == 1                 ? 0
+                               : v == 0 || v == p - 1 ? k
+                                                      : k + 1)
+                << "steps of the rank";
           }
         }
 }
@@ -94,7 +100,8 @@ TEST(ChainBroadcast, AsksForNoScratch) {
 }
 
 TEST(ChainBroadcast, SendsCountsThatNoIntHolds) {
-  EXPECT_EQ(elements_sent(chain(7), broadcast(kBeyondInt, 1), 4), 3 * kBeyondInt);
+  EXPECT_EQ(elements_sent(chain(7), broadcast(kBeyondInt, 1), 4), 3 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(ChainBroadcast, RunsAsPlannedOnThreads) {
@@ -148,55 +155,70 @@ TEST(BestSegments, AreOfTheShortestTime) {
 // With p - 2 = 8, n b = 4 and a = 2 the root is 4: sqrt(8 * 4 / 2).
 TEST(BestSegments, AreTheSquareRootOfTheFormula) {
   const Link link{.latency_seconds = 2, .seconds_per_byte = 0x1p-10};
-  EXPECT_EQ(best_segments(10, 4096, link), 4);
-  EXPECT_EQ(best_segments(10, 4 * 4096, link), 8);
-  EXPECT_EQ(best_segments(34, 4096, link), 8);
-  EXPECT_EQ(best_segments(10, 4096, {8, 0x1p-10}), 2);
+  EXPECT_EQ(best_segments(10, 4096, link), 4)
+      << "10 ranks, 4096 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(10, 4 * 4096, link), 8)
+      << "10 ranks, 4 * 4096 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(34, 4096, link), 8)
+      << "34 ranks, 4096 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(10, 4096, {8, 0x1p-10}), 2)
+      << "10 ranks, 4096 bytes: the best number of segments";
 }
 
 // Between 1 and 2 lies sqrt(2) for p - 2 = 2, n b = 1, a = 1: (2 + 1) (1 + 1) = (2 + 2) (1 + 1/2).
 TEST(BestSegments, AreTheFewerWhereTwoNumbersTakeTheSame) {
-  EXPECT_EQ(best_segments(4, 1024, {1, 0x1p-10}), 1);
+  EXPECT_EQ(best_segments(4, 1024, {1, 0x1p-10}), 1)
+      << "4 ranks, 1024 bytes: the best number of segments";
 }
 
 // sqrt(2.1) is nearer to 1, but from where the root's square passes 1 * 2 on, 2 take less.
 TEST(BestSegments, AreNotTheRootRounded) {
-  EXPECT_EQ(best_segments(4, 1024 * 1.05, {1, 0x1p-10}), 2);
-  EXPECT_EQ(best_segments(4, 1024 * 0.95, {1, 0x1p-10}), 1);
+  EXPECT_EQ(best_segments(4, 1024 * 1.05, {1, 0x1p-10}), 2)
+      << "4 ranks, 1024 * 1.05 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(4, 1024 * 0.95, {1, 0x1p-10}), 1)
+      << "4 ranks, 1024 * 0.95 bytes: the best number of segments";
 }
 
 TEST(BestSegments, IsOneWhereNobodyIsInTheMiddleOrNothingTakesTime) {
   const Link link{.latency_seconds = 1e-6, .seconds_per_byte = 1e-9};
-  EXPECT_EQ(best_segments(1, 1e9, link), 1);
-  EXPECT_EQ(best_segments(2, 1e9, link), 1);
-  EXPECT_EQ(best_segments(2, 1e9, {0, 1e-9}), 1);
-  EXPECT_EQ(best_segments(9, 0, link), 1);
-  EXPECT_EQ(best_segments(9, 0, {0, 1e-9}), 1);
-  EXPECT_EQ(best_segments(9, 1e9, {1e-6, 0}), 1);
-  EXPECT_EQ(best_segments(9, 1e9, {0, 0}), 1);
+  EXPECT_EQ(best_segments(1, 1e9, link), 1) << "1 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(2, 1e9, link), 1) << "2 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(2, 1e9, {0, 1e-9}), 1)
+      << "2 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 0, link), 1) << "9 ranks, 0 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 0, {0, 1e-9}), 1) << "9 ranks, 0 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 1e9, {1e-6, 0}), 1)
+      << "9 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 1e9, {0, 0}), 1) << "9 ranks, 1e9 bytes: the best number of segments";
 }
 
 TEST(BestSegments, AreNoMoreThanAllowedNorThanBytes) {
   const Link link{.latency_seconds = 1e-9, .seconds_per_byte = 1};
-  EXPECT_EQ(best_segments(9, 1e9, link), kMost);
-  EXPECT_EQ(best_segments(9, 1e9, link, 100), 100);
-  EXPECT_EQ(best_segments(9, 50, link, 100), 50);
-  EXPECT_EQ(best_segments(9, 1, link), 1);
+  EXPECT_EQ(best_segments(9, 1e9, link), kMost)
+      << "9 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 1e9, link, 100), 100)
+      << "9 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 50, link, 100), 50)
+      << "9 ranks, 50 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(9, 1, link), 1) << "9 ranks, 1 bytes: the best number of segments";
 }
 
 TEST(BestSegments, AreAsManyAsAllowedWhereMessagesHaveNoLatency) {
   const Link link{.latency_seconds = 0, .seconds_per_byte = 1e-9};
-  EXPECT_EQ(best_segments(9, 1e9, link), kMost);
-  EXPECT_EQ(best_segments(3, 1e9, link, 64), 64);
-  EXPECT_EQ(best_segments(3, 12, link, 64), 12);
+  EXPECT_EQ(best_segments(9, 1e9, link), kMost)
+      << "9 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(3, 1e9, link, 64), 64)
+      << "3 ranks, 1e9 bytes: the best number of segments";
+  EXPECT_EQ(best_segments(3, 12, link, 64), 12) << "3 ranks, 12 bytes: the best number of segments";
 }
 
 TEST(VanDeGeijn, CopiesTheRootsBuffer) {
   for_sizes_counts_and_roots([](int p, std::int64_t n, int root) {
     const Total total = expect_all_have_the_roots(van_de_geijn_broadcast, p, n, root);
     if (n >= p) {
-      EXPECT_EQ(total.most.steps, p == 1 ? 0 : log2_ceil(p) + p - 1);
-      EXPECT_EQ(total.rounds, total.most.steps);
+      EXPECT_EQ(total.most.steps, p == 1 ? 0 : log2_ceil(p) + p - 1)
+          << "steps of the rank that has most";
+      EXPECT_EQ(total.rounds, total.most.steps) << "steps until the last rank is done";
     }
   });
 }
@@ -226,7 +248,8 @@ TEST(VanDeGeijn, AsksForNoScratch) {
 // Of four chunks 0 sends 3 and 2 sends one down the tree. Round, everyone but the last sends 3.
 TEST(VanDeGeijn, SendsCountsThatNoIntHolds) {
   EXPECT_EQ(elements_sent(van_de_geijn_broadcast, broadcast(kBeyondInt, 1), 4),
-            (3 + 1 + 3 * 3) * kBeyondInt / 4);
+            (3 + 1 + 3 * 3) * kBeyondInt / 4)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(VanDeGeijn, RunsAsPlannedOnThreads) {

@@ -15,13 +15,14 @@ namespace {
 TEST(BruckAllGather, GivesEveryRankAllChunksInLogPSteps) {
   const auto gather = [](int p, std::int64_t c, int = 0) {
     const Total total = run_call(CommOp::AllGather, bruck_all_gather, p, c).total;
-    EXPECT_EQ(total.most.elements, (p - 1) * c);  // no rank receives anything twice
-    EXPECT_EQ(total.sum.elements, p * (p - 1) * c);
-    EXPECT_EQ(total.sum.added, 0);
+    EXPECT_EQ(total.most.elements, (p - 1) * c)
+        << "elements sent by the rank that sends most";  // no rank receives anything twice
+    EXPECT_EQ(total.sum.elements, p * (p - 1) * c) << "elements that all ranks send together";
+    EXPECT_EQ(total.sum.added, 0) << "elements that all ranks add together";
     if (c == 0 || p == 1) return;
-    EXPECT_EQ(total.most.messages, log2_ceil(p));
-    EXPECT_EQ(total.most.steps, log2_ceil(p));
-    EXPECT_EQ(total.rounds, log2_ceil(p));
+    EXPECT_EQ(total.most.messages, log2_ceil(p)) << "messages of the rank that sends most";
+    EXPECT_EQ(total.most.steps, log2_ceil(p)) << "steps of the rank that has most";
+    EXPECT_EQ(total.rounds, log2_ceil(p)) << "steps until the last rank is done";
   };
   for_sizes_and_counts(gather);
   for_drawn_sizes("BruckAllGather", 70, 300, gather);
@@ -32,10 +33,14 @@ TEST(BruckAllGather, DoublesTheDistanceToTheLeft) {
   const auto text = [](int rank, int size) {
     return sends_of(bruck_all_gather(call(CommOp::AllGather, 1), rank, size));
   };
-  EXPECT_EQ(text(0, 5), "4: 1 | 3: 2 | 1: 1");
-  EXPECT_EQ(text(4, 5), "3: 1 | 2: 2 | 0: 1");
-  EXPECT_EQ(text(2, 8), "1: 1 | 0: 2 | 6: 4");
-  EXPECT_EQ(text(6, 7), "5: 1 | 4: 2 | 2: 3");
+  EXPECT_EQ(text(0, 5), "4: 1 | 3: 2 | 1: 1")
+      << "rank 0 of 5: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(4, 5), "3: 1 | 2: 2 | 0: 1")
+      << "rank 4 of 5: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(2, 8), "1: 1 | 0: 2 | 6: 4")
+      << "rank 2 of 8: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(6, 7), "5: 1 | 4: 2 | 2: 3")
+      << "rank 6 of 7: what it sends, step by step (to whom: elements)";
 }
 
 TEST(BruckAllGather, DoesNotAskForFarMoreScratchThanItNeeds) {
@@ -46,7 +51,8 @@ TEST(BruckAllGather, DoesNotAskForFarMoreScratchThanItNeeds) {
 
 TEST(BruckAllGather, SendsCountsThatNoIntHolds) {
   EXPECT_EQ(elements_sent(bruck_all_gather, call(CommOp::AllGather, kBeyondInt), 5),
-            5 * 4 * kBeyondInt);
+            5 * 4 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(BruckAllGather, CountsOnACommunicatorWhatThePlansSay) {
@@ -76,13 +82,16 @@ Total run_all_to_all(int p, std::int64_t c) {
 TEST(BruckAllToAll, TransposesChunksOverRanksInLogPMessages) {
   const auto transpose = [](int p, std::int64_t c, int = 0) {
     const Total total = run_all_to_all(p, c);
-    EXPECT_EQ(total.most.elements, moved_chunks(p) * c);
-    EXPECT_EQ(total.sum.elements, p * moved_chunks(p) * c);
-    EXPECT_EQ(total.sum.added, 0);
+    EXPECT_EQ(total.most.elements, moved_chunks(p) * c)
+        << "elements sent by the rank that sends most";
+    EXPECT_EQ(total.sum.elements, p * moved_chunks(p) * c)
+        << "elements that all ranks send together";
+    EXPECT_EQ(total.sum.added, 0) << "elements that all ranks add together";
     if (c == 0) return;
-    EXPECT_EQ(total.most.messages, log2_ceil(p));
-    EXPECT_EQ(total.most.steps, 1 + log2_ceil(p));  // the first packs
-    EXPECT_EQ(total.rounds, log2_ceil(p));
+    EXPECT_EQ(total.most.messages, log2_ceil(p)) << "messages of the rank that sends most";
+    EXPECT_EQ(total.most.steps, 1 + log2_ceil(p))
+        << "steps of the rank that has most";  // the first packs
+    EXPECT_EQ(total.rounds, log2_ceil(p)) << "steps until the last rank is done";
   };
   for_sizes_and_counts(transpose);
   for_drawn_sizes("BruckAllToAll", 70, 100, transpose);
@@ -97,10 +106,14 @@ TEST(BruckAllToAll, DoublesTheDistanceToTheRight) {
   const auto text = [](int rank, int size) {
     return sends_of(bruck_all_to_all(call(CommOp::AllToAll, 10), rank, size));
   };
-  EXPECT_EQ(text(0, 8), "1: 40 | 2: 40 | 4: 40");
-  EXPECT_EQ(text(7, 8), "0: 40 | 1: 40 | 3: 40");
-  EXPECT_EQ(text(0, 6), "1: 30 | 2: 20 | 4: 20");  // chunks 1 3 5, 2 3, 4 5
-  EXPECT_EQ(text(5, 6), "0: 30 | 1: 20 | 3: 20");
+  EXPECT_EQ(text(0, 8), "1: 40 | 2: 40 | 4: 40")
+      << "rank 0 of 8: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(7, 8), "0: 40 | 1: 40 | 3: 40")
+      << "rank 7 of 8: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(0, 6), "1: 30 | 2: 20 | 4: 20")
+      << "rank 0 of 6: what it sends, step by step (to whom: elements)";  // chunks 1 3 5, 2 3, 4 5
+  EXPECT_EQ(text(5, 6), "0: 30 | 1: 20 | 3: 20")
+      << "rank 5 of 6: what it sends, step by step (to whom: elements)";
 }
 
 // Rank 0 has a0 a1 a2 = 0 1 2, rank 1 has 10 11 12, rank 2 has 20 21 22.
@@ -115,7 +128,8 @@ TEST(BruckAllToAll, DoesNotAskForFarMoreScratchThanItNeeds) {
 
 TEST(BruckAllToAll, SendsCountsThatNoIntHolds) {
   EXPECT_EQ(elements_sent(bruck_all_to_all, call(CommOp::AllToAll, kBeyondInt), 6),
-            6 * (3 + 2 + 2) * kBeyondInt);
+            6 * (3 + 2 + 2) * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(BruckAllToAll, CountsOnACommunicatorWhatThePlansSay) {

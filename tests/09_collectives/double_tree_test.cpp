@@ -69,23 +69,30 @@ std::string fault_of(const Tree& tree) {
 }
 
 TEST(FirstTree, HasThePublishedParents) {
-  EXPECT_EQ(parents(tree_of(first_tree, 4)), (std::vector<int>{-1, 2, 0, 2}));
-  EXPECT_EQ(parents(tree_of(first_tree, 5)), (std::vector<int>{-1, 2, 4, 2, 0}));
-  EXPECT_EQ(parents(tree_of(first_tree, 8)), (std::vector<int>{-1, 2, 4, 2, 0, 6, 4, 6}));
+  EXPECT_EQ(parents(tree_of(first_tree, 4)), (std::vector<int>{-1, 2, 0, 2}))
+      << "first tree of 4 ranks: each rank's parent, -1: none";
+  EXPECT_EQ(parents(tree_of(first_tree, 5)), (std::vector<int>{-1, 2, 4, 2, 0}))
+      << "first tree of 5 ranks: each rank's parent, -1: none";
+  EXPECT_EQ(parents(tree_of(first_tree, 8)), (std::vector<int>{-1, 2, 4, 2, 0, 6, 4, 6}))
+      << "first tree of 8 ranks: each rank's parent, -1: none";
 }
 
 // 4 would have the children 2 and 6; of six ranks 5, whose parent 6 would be, takes that place.
 TEST(FirstTree, HasTheChildrenThatAPersonDraws) {
-  EXPECT_EQ(first_tree(0, 6), (TreeNode{-1, {4, -1}}));
-  EXPECT_EQ(first_tree(4, 6), (TreeNode{0, {2, 5}}));
-  EXPECT_EQ(first_tree(2, 6), (TreeNode{4, {1, 3}}));
-  EXPECT_EQ(first_tree(5, 6), (TreeNode{4, {-1, -1}}));
-  EXPECT_EQ(first_tree(4, 5), (TreeNode{0, {2, -1}}));  // one child alone stands first
-  EXPECT_EQ(first_tree(0, 1), TreeNode{});
+  EXPECT_EQ(first_tree(0, 6), (TreeNode{-1, {4, -1}})) << "first tree, rank 0 of 6; -1: none";
+  EXPECT_EQ(first_tree(4, 6), (TreeNode{0, {2, 5}})) << "first tree, rank 4 of 6; -1: none";
+  EXPECT_EQ(first_tree(2, 6), (TreeNode{4, {1, 3}})) << "first tree, rank 2 of 6; -1: none";
+  EXPECT_EQ(first_tree(5, 6), (TreeNode{4, {-1, -1}})) << "first tree, rank 5 of 6; -1: none";
+  EXPECT_EQ(first_tree(4, 5), (TreeNode{0, {2, -1}}))
+      << "first tree, rank 4 of 5; -1: none";  // one child alone stands first
+  EXPECT_EQ(first_tree(0, 1), TreeNode{}) << "first tree, rank 0 of 1; -1: none";
 }
 
 TEST(FirstTree, IsOneTreeOfLogarithmicDepthForUpTo1024Ranks) {
-  for (int size = 1; size <= 1024; ++size) ASSERT_EQ(fault_of(tree_of(first_tree, size)), "");
+  for (int size = 1; size <= 1024; ++size) {
+    const std::string fault = fault_of(tree_of(first_tree, size));
+    ASSERT_TRUE(fault.empty()) << size << " ranks: " << fault;
+  }
 }
 
 TEST(FirstTree, HasTheRanksOnItsLeftAndRightBelowARank) {
@@ -95,20 +102,28 @@ TEST(FirstTree, HasTheRanksOnItsLeftAndRightBelowARank) {
 }
 
 TEST(SecondTree, HasThePublishedParents) {
-  EXPECT_EQ(parents(tree_of(second_tree, 4)), (std::vector<int>{1, 3, 1, -1}));
-  EXPECT_EQ(parents(tree_of(second_tree, 5)), (std::vector<int>{1, -1, 3, 0, 3}));
-  EXPECT_EQ(parents(tree_of(second_tree, 8)), (std::vector<int>{1, 3, 1, 7, 5, 3, 5, -1}));
+  EXPECT_EQ(parents(tree_of(second_tree, 4)), (std::vector<int>{1, 3, 1, -1}))
+      << "second tree of 4 ranks: each rank's parent, -1: none";
+  EXPECT_EQ(parents(tree_of(second_tree, 5)), (std::vector<int>{1, -1, 3, 0, 3}))
+      << "second tree of 5 ranks: each rank's parent, -1: none";
+  EXPECT_EQ(parents(tree_of(second_tree, 8)), (std::vector<int>{1, 3, 1, 7, 5, 3, 5, -1}))
+      << "second tree of 8 ranks: each rank's parent, -1: none";
 }
 
 TEST(SecondTree, ListsTheSmallerChildFirst) {
-  EXPECT_EQ(second_tree(1, 6), (TreeNode{5, {0, 3}}));  // mirrored: ranks 2 and 5 below 4
-  EXPECT_EQ(second_tree(5, 7), (TreeNode{1, {0, 3}}));  // turned: 2 and 6 below 4
-  EXPECT_EQ(second_tree(0, 7), (TreeNode{5, {6, -1}}));
-  EXPECT_EQ(second_tree(0, 1), TreeNode{});
+  EXPECT_EQ(second_tree(1, 6), (TreeNode{5, {0, 3}}))
+      << "second tree, rank 1 of 6; -1: none";  // mirrored: ranks 2 and 5 below 4
+  EXPECT_EQ(second_tree(5, 7), (TreeNode{1, {0, 3}}))
+      << "second tree, rank 5 of 7; -1: none";  // turned: 2 and 6 below 4
+  EXPECT_EQ(second_tree(0, 7), (TreeNode{5, {6, -1}})) << "second tree, rank 0 of 7; -1: none";
+  EXPECT_EQ(second_tree(0, 1), TreeNode{}) << "second tree, rank 0 of 1; -1: none";
 }
 
 TEST(SecondTree, IsOneTreeOfLogarithmicDepthForUpTo1024Ranks) {
-  for (int size = 1; size <= 1024; ++size) ASSERT_EQ(fault_of(tree_of(second_tree, size)), "");
+  for (int size = 1; size <= 1024; ++size) {
+    const std::string fault = fault_of(tree_of(second_tree, size));
+    ASSERT_TRUE(fault.empty()) << size << " ranks: " << fault;
+  }
 }
 
 TEST(SecondTree, IsTheFirstMirroredOrTurned) {
@@ -168,7 +183,8 @@ TEST(DoubleTreeAllReduce, SumsOverThreeRanksAsWorkedOutByHand) {
                               "whom, first element, how many";
   EXPECT_EQ(outputs(in_segments(2), all_reduce(4),
                     {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),
-            (Rows(3, {111, 222, 333, 444})));
+            (Rows(3, {111, 222, 333, 444})))
+      << "3 ranks that begin with 1 2 3 4, 10 20 30 40 and 100 200 300 400: what each ends with";
 }
 
 TEST(DoubleTreeAllReduce, SumsOnEveryRank) {
@@ -222,9 +238,9 @@ TEST(DoubleTreeAllReduce, SendsEachSegmentOnceThroughEachEdge) {
           children += tree_oracle::children_of(at(tree, r));
         }
         const Traffic t = traffic_of(plans[static_cast<std::size_t>(r)]);
-        EXPECT_EQ(t.messages, k * (parents + children));
-        EXPECT_EQ(t.elements, count / 2 * (parents + children));
-        EXPECT_EQ(t.added, count / 2 * children);
+        EXPECT_EQ(t.messages, k * (parents + children)) << "messages that the rank sends";
+        EXPECT_EQ(t.elements, count / 2 * (parents + children)) << "elements that the rank sends";
+        EXPECT_EQ(t.added, count / 2 * children) << "elements that the rank adds";
         most = std::max(most, t.elements);
         all += t.elements;
       }
@@ -237,7 +253,8 @@ TEST(DoubleTreeAllReduce, SendsEachSegmentOnceThroughEachEdge) {
 // first it has a child, so that it sends [0,5) up a round later, and down.
 TEST(DoubleTreeAllReduce, CutsAsChunkOfDoes) {
   EXPECT_EQ(pieces_sent(double_tree_all_reduce(all_reduce(11), 2, 3, 2)),
-            "[5,8) [8,11) [0,2) [2,5) [0,2) [2,5)");
+            "[5,8) [8,11) [0,2) [2,5) [0,2) [2,5)")
+      << "the pieces that the rank sends, in order, from their first element on";
 }
 
 // Two children's segments.
@@ -251,7 +268,8 @@ TEST(DoubleTreeAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
 
 TEST(DoubleTreeAllReduce, SendsCountsThatNoIntHolds) {
   for (const int p : {3, 6})
-    EXPECT_EQ(elements_sent(in_segments(5), all_reduce(kBeyondInt), p), 2 * (p - 1) * kBeyondInt);
+    EXPECT_EQ(elements_sent(in_segments(5), all_reduce(kBeyondInt), p), 2 * (p - 1) * kBeyondInt)
+        << "elements that all ranks send, more than an int holds";
 }
 
 TEST(DoubleTreeAllReduce, TakesStepsForItsRounds) {

@@ -35,12 +35,12 @@ TEST(RecursiveHalving, SendsAndAddsNoMoreThanARingInLogPSteps) {
   for (const int p : {2, 4, 8, 16, 64}) {
     SCOPED_TRACE(p);
     const Total total = run_reduce_scatter(p, 10).total;
-    EXPECT_EQ(total.most.steps, log2_ceil(p));
-    EXPECT_EQ(total.rounds, log2_ceil(p));
-    EXPECT_EQ(total.most.messages, log2_ceil(p));
-    EXPECT_EQ(total.most.elements, 10 * (p - 1));
-    EXPECT_EQ(total.most.added, 10 * (p - 1));
-    EXPECT_EQ(total.sum.elements, 10 * p * (p - 1));
+    EXPECT_EQ(total.most.steps, log2_ceil(p)) << "steps of the rank that has most";
+    EXPECT_EQ(total.rounds, log2_ceil(p)) << "steps until the last rank is done";
+    EXPECT_EQ(total.most.messages, log2_ceil(p)) << "messages of the rank that sends most";
+    EXPECT_EQ(total.most.elements, 10 * (p - 1)) << "elements sent by the rank that sends most";
+    EXPECT_EQ(total.most.added, 10 * (p - 1)) << "elements added by the rank that adds most";
+    EXPECT_EQ(total.sum.elements, 10 * p * (p - 1)) << "elements that all ranks send together";
   }
 }
 
@@ -49,10 +49,14 @@ TEST(RecursiveHalving, HalvesWhatItSendsAndTheDistance) {
   const auto text = [](int rank) {
     return sends(recursive_halving_reduce_scatter, CommOp::ReduceScatter, 1, rank, 4);
   };
-  EXPECT_EQ(text(0), "2: 2 | 1: 1");
-  EXPECT_EQ(text(1), "3: 2 | 0: 1");
-  EXPECT_EQ(text(2), "0: 2 | 3: 1");
-  EXPECT_EQ(text(3), "1: 2 | 2: 1");
+  EXPECT_EQ(text(0), "2: 2 | 1: 1")
+      << "rank 0 of 4: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(1), "3: 2 | 0: 1")
+      << "rank 1 of 4: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(2), "0: 2 | 3: 1")
+      << "rank 2 of 4: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(3), "1: 2 | 2: 1")
+      << "rank 3 of 4: what it sends, step by step (to whom: elements)";
 }
 
 // Chunks of one element on four ranks, ones on rank 0, tens on rank 1, and so on.
@@ -71,13 +75,18 @@ TEST(RecursiveHalving, FoldsTheFirstRanksWherePIsNoPowerOfTwo) {
   const auto text = [](int rank) {
     return sends(recursive_halving_reduce_scatter, CommOp::ReduceScatter, 10, rank, 6);
   };
-  EXPECT_EQ(text(0), "1: 60");
-  EXPECT_EQ(text(1), "4: 20 | 3: 20 | 0: 10");
-  EXPECT_EQ(text(2), "3: 60");
-  EXPECT_EQ(text(3), "5: 20 | 1: 20 | 2: 10");
-  EXPECT_EQ(text(4), "1: 40 | 5: 10");
-  EXPECT_EQ(text(5), "3: 40 | 4: 10");
-  EXPECT_EQ(run_reduce_scatter(6, 10).total.most.steps, 4);
+  EXPECT_EQ(text(0), "1: 60") << "rank 0 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(1), "4: 20 | 3: 20 | 0: 10")
+      << "rank 1 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(2), "3: 60") << "rank 2 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(3), "5: 20 | 1: 20 | 2: 10")
+      << "rank 3 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(4), "1: 40 | 5: 10")
+      << "rank 4 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(5), "3: 40 | 4: 10")
+      << "rank 5 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(run_reduce_scatter(6, 10).total.most.steps, 4)
+      << "6 ranks: steps of the rank that has most";
 }
 
 // Everything that arrives, in a place of its own: half, a quarter, ..., and the partner's all.
@@ -90,8 +99,10 @@ TEST(RecursiveHalving, DoesNotAskForFarMoreScratchThanItNeeds) {
 
 TEST(RecursiveHalving, SendsCountsThatNoIntHolds) {
   const Collective c = call(CommOp::ReduceScatter, kBeyondInt);
-  EXPECT_EQ(elements_sent(recursive_halving_reduce_scatter, c, 4), 4 * 3 * kBeyondInt);
-  EXPECT_EQ(elements_sent(recursive_halving_reduce_scatter, c, 6), (2 * 6 + 4 * 5) * kBeyondInt);
+  EXPECT_EQ(elements_sent(recursive_halving_reduce_scatter, c, 4), 4 * 3 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
+  EXPECT_EQ(elements_sent(recursive_halving_reduce_scatter, c, 6), (2 * 6 + 4 * 5) * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(RecursiveHalving, CountsOnACommunicatorWhatThePlansSay) {
@@ -112,11 +123,13 @@ TEST(RecursiveHalving, TakesTheLatencyOfATreeAndTheBytesOfARing) {
 TEST(RecursiveDoublingAllGather, GivesEveryRankAllChunks) {
   for_sizes_and_counts([](int p, std::int64_t c) {
     const Total total = run_call(CommOp::AllGather, recursive_doubling_all_gather, p, c).total;
-    EXPECT_EQ(total.sum.elements, p * (p - 1) * c);  // no rank receives anything twice
-    EXPECT_EQ(total.sum.added, 0);
+    EXPECT_EQ(total.sum.elements, p * (p - 1) * c)
+        << "elements that all ranks send together";  // no rank receives anything twice
+    EXPECT_EQ(total.sum.added, 0) << "elements that all ranks add together";
     if (c == 0 || p == 1) return;
-    EXPECT_EQ(total.most.steps, log2_ceil(p) + (is_power(p) ? 0 : 1));
-    EXPECT_EQ(total.rounds, total.most.steps);
+    EXPECT_EQ(total.most.steps, log2_ceil(p) + (is_power(p) ? 0 : 1))
+        << "steps of the rank that has most";
+    EXPECT_EQ(total.rounds, total.most.steps) << "steps until the last rank is done";
   });
 }
 
@@ -124,12 +137,17 @@ TEST(RecursiveDoublingAllGather, DoublesWhatItSendsAndTheDistance) {
   const auto text = [](int rank, int size) {
     return sends(recursive_doubling_all_gather, CommOp::AllGather, 1, rank, size);
   };
-  EXPECT_EQ(text(0, 4), "1: 1 | 2: 2");
-  EXPECT_EQ(text(3, 4), "2: 1 | 1: 2");
-  EXPECT_EQ(text(0, 6), "1: 1");
-  EXPECT_EQ(text(1, 6), "3: 2 | 4: 4 | 0: 5");
-  EXPECT_EQ(text(3, 6), "1: 2 | 5: 4 | 2: 2, 2: 3");  // all but chunk 2
-  EXPECT_EQ(text(4, 6), "5: 1 | 1: 2");
+  EXPECT_EQ(text(0, 4), "1: 1 | 2: 2")
+      << "rank 0 of 4: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(3, 4), "2: 1 | 1: 2")
+      << "rank 3 of 4: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(0, 6), "1: 1") << "rank 0 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(1, 6), "3: 2 | 4: 4 | 0: 5")
+      << "rank 1 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(3, 6), "1: 2 | 5: 4 | 2: 2, 2: 3")
+      << "rank 3 of 6: what it sends, step by step (to whom: elements)";  // all but chunk 2
+  EXPECT_EQ(text(4, 6), "5: 1 | 1: 2")
+      << "rank 4 of 6: what it sends, step by step (to whom: elements)";
 }
 
 TEST(RecursiveDoublingAllGather, CountsOnACommunicatorWhatThePlansSay) {
@@ -155,12 +173,13 @@ TEST(Rabenseifner, SendsTheBytesOfARingInTwiceLogPSteps) {
     SCOPED_TRACE(p);
     const std::int64_t L = log2_ceil(p);
     const Total total = run_rabenseifner(p, 10 * p);
-    EXPECT_EQ(total.most.steps, 2 * L);
-    EXPECT_EQ(total.rounds, 2 * L);
-    EXPECT_EQ(total.most.messages, 2 * L);
-    EXPECT_EQ(total.most.elements, 2 * 10 * (p - 1));
-    EXPECT_EQ(total.sum.elements, p * total.most.elements);
-    EXPECT_EQ(total.most.added, 10 * (p - 1));
+    EXPECT_EQ(total.most.steps, 2 * L) << "steps of the rank that has most";
+    EXPECT_EQ(total.rounds, 2 * L) << "steps until the last rank is done";
+    EXPECT_EQ(total.most.messages, 2 * L) << "messages of the rank that sends most";
+    EXPECT_EQ(total.most.elements, 2 * 10 * (p - 1)) << "elements sent by the rank that sends most";
+    EXPECT_EQ(total.sum.elements, p * total.most.elements)
+        << "elements that all ranks send together";
+    EXPECT_EQ(total.most.added, 10 * (p - 1)) << "elements added by the rank that adds most";
   }
 }
 
@@ -168,11 +187,12 @@ TEST(Rabenseifner, SendsTheBytesOfARingInTwiceLogPSteps) {
 TEST(Rabenseifner, SendsNothingTwice) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     const Total total = run_rabenseifner(p, n);
-    EXPECT_EQ(total.sum.elements, 2 * (p - 1) * n);
-    EXPECT_EQ(total.sum.added, (p - 1) * n);
+    EXPECT_EQ(total.sum.elements, 2 * (p - 1) * n) << "elements that all ranks send together";
+    EXPECT_EQ(total.sum.added, (p - 1) * n) << "elements that all ranks add together";
     if (n < p || p == 1) return;  // steps without a message vanish
     EXPECT_EQ(total.most.steps,
-              2 * log2_ceil(static_cast<int>(power_below(p))) + (is_power(p) ? 0 : 2));
+              2 * log2_ceil(static_cast<int>(power_below(p))) + (is_power(p) ? 0 : 2))
+        << "steps of the rank that has most";
   });
 }
 
@@ -180,16 +200,21 @@ TEST(Rabenseifner, HalvesAndThenDoubles) {
   const auto text = [](int rank, int size) {
     return sends(rabenseifner_all_reduce, CommOp::AllReduce, 8, rank, size);
   };
-  EXPECT_EQ(text(0, 4), "2: 4 | 1: 2 | 1: 2 | 2: 4");
-  EXPECT_EQ(text(3, 4), "1: 4 | 2: 2 | 2: 2 | 1: 4");
+  EXPECT_EQ(text(0, 4), "2: 4 | 1: 2 | 1: 2 | 2: 4")
+      << "rank 0 of 4: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(3, 4), "1: 4 | 2: 2 | 2: 2 | 1: 4")
+      << "rank 3 of 4: what it sends, step by step (to whom: elements)";
   // Of six ranks 1, 3, 4 and 5 go on, over four chunks.
-  EXPECT_EQ(text(0, 6), "1: 8");
-  EXPECT_EQ(text(1, 6), "4: 4 | 3: 2 | 3: 2 | 4: 4 | 0: 8");
-  EXPECT_EQ(text(4, 6), "1: 4 | 5: 2 | 5: 2 | 1: 4");
+  EXPECT_EQ(text(0, 6), "1: 8") << "rank 0 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(1, 6), "4: 4 | 3: 2 | 3: 2 | 4: 4 | 0: 8")
+      << "rank 1 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(4, 6), "1: 4 | 5: 2 | 5: 2 | 1: 4")
+      << "rank 4 of 6: what it sends, step by step (to whom: elements)";
 }
 
 TEST(Rabenseifner, CutsAsChunkOfDoes) {
-  EXPECT_EQ(pieces_sent(rabenseifner_all_reduce(all_reduce(11), 1, 4)), "[5,11) [0,2) [2,5) [0,5)");
+  EXPECT_EQ(pieces_sent(rabenseifner_all_reduce(all_reduce(11), 1, 4)), "[5,11) [0,2) [2,5) [0,5)")
+      << "the pieces that the rank sends, in order, from their first element on";
 }
 
 TEST(Rabenseifner, DoesNotAskForFarMoreScratchThanItNeeds) {
@@ -201,7 +226,8 @@ TEST(Rabenseifner, DoesNotAskForFarMoreScratchThanItNeeds) {
 TEST(Rabenseifner, SendsCountsThatNoIntHolds) {
   for (const int p : {4, 6})
     EXPECT_EQ(elements_sent(rabenseifner_all_reduce, all_reduce(kBeyondInt), p),
-              2 * (p - 1) * kBeyondInt);
+              2 * (p - 1) * kBeyondInt)
+        << "elements that all ranks send, more than an int holds";
 }
 
 TEST(Rabenseifner, CountsOnACommunicatorWhatThePlansSay) {

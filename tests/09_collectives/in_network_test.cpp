@@ -83,10 +83,10 @@ TEST(InNetworkAllReduce, SendsEachBufferOnceAndEachSumOnce) {
       for (int r = 0; r <= ranks; ++r) {
         const Traffic t = traffic_of(plans[static_cast<std::size_t>(r)]);
         const bool is_switch = r == ranks;
-        EXPECT_EQ(t.steps, k + 1);
-        EXPECT_EQ(t.messages, is_switch ? k * ranks : k);
-        EXPECT_EQ(t.elements, is_switch ? n * ranks : n);
-        EXPECT_EQ(t.added, is_switch ? n * (ranks - 1) : 0);
+        EXPECT_EQ(t.steps, k + 1) << "steps of the rank";
+        EXPECT_EQ(t.messages, is_switch ? k * ranks : k) << "messages that the rank sends";
+        EXPECT_EQ(t.elements, is_switch ? n * ranks : n) << "elements that the rank sends";
+        EXPECT_EQ(t.added, is_switch ? n * (ranks - 1) : 0) << "elements that the rank adds";
       }
       EXPECT_EQ(expect_sums_of_ranks(ranks, n, k).rounds, k + 1);
     }

@@ -11,7 +11,8 @@ namespace {
 
 TEST(NaiveAllReduce, AddsThreeRanksWorkedOutByHand) {
   EXPECT_EQ(outputs(naive_all_reduce, all_reduce(2), {{1, 2}, {10, 20}, {100, 200}}),
-            (Rows{{111, 222}, {111, 222}, {111, 222}}));
+            (Rows{{111, 222}, {111, 222}, {111, 222}}))
+      << "three ranks that begin with 1 2, 10 20 and 100 200: what each ends with";
 }
 
 TEST(NaiveAllReduce, SumsOnEveryRank) {
@@ -48,7 +49,8 @@ TEST(NaiveAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
 }
 
 TEST(NaiveAllReduce, SendsCountsThatNoIntHolds) {
-  EXPECT_EQ(elements_sent(naive_all_reduce, all_reduce(kBeyondInt), 4), 2 * 3 * kBeyondInt);
+  EXPECT_EQ(elements_sent(naive_all_reduce, all_reduce(kBeyondInt), 4), 2 * 3 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(NaiveAllReduce, RunsAsPlannedOnThreads) {

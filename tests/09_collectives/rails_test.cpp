@@ -40,12 +40,15 @@ TEST(RailAllToAll, SendsOneMessageToEachRankOfTheNodeAndOfTheRail) {
     for (const int g : {1, 2, 3, 4, 8}) {
       const Total total = run_all_to_all(m, g, 10);
       const std::int64_t n = 10 * m * g;
-      EXPECT_EQ(total.most.messages, (g - 1) + (m - 1));
-      EXPECT_EQ(total.rounds, (g - 1) + (m - 1));
-      EXPECT_EQ(total.most.steps, 1 + (g - 1) + (m - 1));  // the first packs
-      EXPECT_EQ(total.most.elements, n / g * (g - 1) + n / m * (m - 1));
-      EXPECT_EQ(total.sum.elements, m * g * total.most.elements);
-      EXPECT_EQ(total.sum.added, 0);
+      EXPECT_EQ(total.most.messages, (g - 1) + (m - 1)) << "messages of the rank that sends most";
+      EXPECT_EQ(total.rounds, (g - 1) + (m - 1)) << "steps until the last rank is done";
+      EXPECT_EQ(total.most.steps, 1 + (g - 1) + (m - 1))
+          << "steps of the rank that has most";  // the first packs
+      EXPECT_EQ(total.most.elements, n / g * (g - 1) + n / m * (m - 1))
+          << "elements sent by the rank that sends most";
+      EXPECT_EQ(total.sum.elements, m * g * total.most.elements)
+          << "elements that all ranks send together";
+      EXPECT_EQ(total.sum.added, 0) << "elements that all ranks add together";
     }
 }
 
@@ -87,7 +90,8 @@ TEST(RailAllToAll, DoesNotAskForFarMoreScratchThanItNeeds) {
 // Three nodes of two: three chunks in the node, two to each of two others.
 TEST(RailAllToAll, SendsCountsThatNoIntHolds) {
   EXPECT_EQ(elements_sent(rails(2), call(CommOp::AllToAll, kBeyondInt), 6),
-            6 * (3 + 2 * 2) * kBeyondInt);
+            6 * (3 + 2 * 2) * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 // Wires out and in: of each GPU to its node's switch, of its card to the switch of its rail, and of

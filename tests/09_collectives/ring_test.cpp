@@ -111,7 +111,8 @@ TEST(RingAllReduceAlong, DoesNotAskForFarMoreScratchThanItNeeds) {
 }
 
 TEST(RingAllReduceAlong, SendsCountsThatNoIntHolds) {
-  EXPECT_EQ(elements_sent(along({0, 2, 1}), all_reduce(kBeyondInt), 3), 2 * 2 * kBeyondInt);
+  EXPECT_EQ(elements_sent(along({0, 2, 1}), all_reduce(kBeyondInt), 3), 2 * 2 * kBeyondInt)
+      << "elements that all ranks send, more than an int holds";
 }
 
 TEST(RingAllReduceAlong, RunsAsPlannedOnThreads) {

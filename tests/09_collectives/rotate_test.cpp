@@ -38,7 +38,7 @@ void expect_rotates(Rotation rotation, Backend backend, int p, std::int64_t coun
     in.expect(conformance::sent_by(me), "in of rank " + std::to_string(me));
     out.expect(conformance::sent_by(previous), "out of rank " + std::to_string(me));
   });
-  EXPECT_EQ(error, "");
+  EXPECT_TRUE(error.empty()) << error;
 }
 
 void expect_rotates_on_threads(Rotation rotation, std::string_view what) {
@@ -52,12 +52,12 @@ void expect_rotates_on_threads(Rotation rotation, std::string_view what) {
 // Each rank's seconds on exact::kFlat; -1 after an error.
 std::vector<double> seconds_of(Rotation rotation, int p, std::int64_t count) {
   std::vector<double> seconds;
-  EXPECT_EQ(message_of([&] {
-              seconds = exact::end_times({.ranks = p}, [&](Rank rank) {
-                rotation(rank.world, exact::f32(rank, count), exact::f32(rank, count));
-              });
-            }),
-            "");
+  const std::string message = message_of([&] {
+    seconds = exact::end_times({.ranks = p}, [&](Rank rank) {
+      rotation(rank.world, exact::f32(rank, count), exact::f32(rank, count));
+    });
+  });
+  EXPECT_TRUE(message.empty()) << message;
   seconds.resize(static_cast<std::size_t>(p), -1);
   return seconds;
 }
@@ -74,7 +74,7 @@ void expect_one_message_each(Rotation rotation) {
       EXPECT_EQ(sent.messages, 1);
       EXPECT_EQ(sent.wire_bytes, 4000);
     });
-    EXPECT_EQ(error, "");
+    EXPECT_TRUE(error.empty()) << error;
   }
 }
 
@@ -265,18 +265,24 @@ TEST(RotateInTurns, TakesTheTimeOfTwoMessages) {
 
 using Ranks = std::vector<int>;
 
+void expect_cycle(const Ranks& waits_for, const Ranks& expected) {
+  EXPECT_EQ(waiting_cycle(waits_for), expected)
+      << "the cycle of ranks that wait for " << testing::PrintToString(waits_for)
+      << ", -1: for nobody";
+}
+
 TEST(WaitingCycle, IsEmptyWhereSomebodyCanGoOn) {
-  EXPECT_EQ(waiting_cycle({}), Ranks());
-  EXPECT_EQ(waiting_cycle(Ranks{-1}), Ranks());
-  EXPECT_EQ(waiting_cycle(Ranks{-1, -1, -1}), Ranks());
-  EXPECT_EQ(waiting_cycle(Ranks{1, 2, 3, -1}), Ranks());
-  EXPECT_EQ(waiting_cycle(Ranks{-1, 0, 0, 1, 2}), Ranks());
+  expect_cycle({}, Ranks());
+  expect_cycle(Ranks{-1}, Ranks());
+  expect_cycle(Ranks{-1, -1, -1}, Ranks());
+  expect_cycle(Ranks{1, 2, 3, -1}, Ranks());
+  expect_cycle(Ranks{-1, 0, 0, 1, 2}, Ranks());
 }
 
 TEST(WaitingCycle, OfAllRanksIsTheRing) {
-  EXPECT_EQ(waiting_cycle(Ranks{1, 0}), (Ranks{0, 1}));
-  EXPECT_EQ(waiting_cycle(Ranks{1, 2, 3, 0}), (Ranks{0, 1, 2, 3}));
-  EXPECT_EQ(waiting_cycle(Ranks{3, 0, 1, 2}), (Ranks{0, 3, 2, 1}));
+  expect_cycle(Ranks{1, 0}, (Ranks{0, 1}));
+  expect_cycle(Ranks{1, 2, 3, 0}, (Ranks{0, 1, 2, 3}));
+  expect_cycle(Ranks{3, 0, 1, 2}, (Ranks{0, 3, 2, 1}));
 }
 
 TEST(WaitingCycle, MayBeLongAndFarAway) {
@@ -284,29 +290,29 @@ TEST(WaitingCycle, MayBeLongAndFarAway) {
   std::iota(all.begin(), all.end(), 0);
   std::iota(waits_for.begin(), waits_for.end(), 1);
   waits_for.back() = 0;
-  EXPECT_EQ(waiting_cycle(waits_for), all);
+  expect_cycle(waits_for, all);
   waits_for.back() = 50;  // which 0 .. 49 only lead to
-  EXPECT_EQ(waiting_cycle(waits_for), Ranks(all.begin() + 50, all.end()));
+  expect_cycle(waits_for, Ranks(all.begin() + 50, all.end()));
 }
 
 TEST(WaitingCycle, OfOneRankIsThatRank) {
-  EXPECT_EQ(waiting_cycle(Ranks{0}), Ranks{0});
-  EXPECT_EQ(waiting_cycle(Ranks{-1, 1, 1}), Ranks{1});
+  expect_cycle(Ranks{0}, Ranks{0});
+  expect_cycle(Ranks{-1, 1, 1}, Ranks{1});
 }
 
 // 0 and 5 wait for a rank of the cycle, and nobody on it waits for them.
 TEST(WaitingCycle, LeavesOutWhoOnlyWaitsForIt) {
-  EXPECT_EQ(waiting_cycle(Ranks{3, 4, -1, 4, 6, 0, 1, -1}), (Ranks{1, 4, 6}));
+  expect_cycle(Ranks{3, 4, -1, 4, 6, 0, 1, -1}, (Ranks{1, 4, 6}));
 }
 
 TEST(WaitingCycle, BeginsWithItsSmallestRank) {
-  EXPECT_EQ(waiting_cycle(Ranks{4, 3, 1, 2, -1}), (Ranks{1, 3, 2}));
-  EXPECT_EQ(waiting_cycle(Ranks{3, 2, 1, 2}), (Ranks{1, 2}));
+  expect_cycle(Ranks{4, 3, 1, 2, -1}, (Ranks{1, 3, 2}));
+  expect_cycle(Ranks{3, 2, 1, 2}, (Ranks{1, 2}));
 }
 
 TEST(WaitingCycle, OfSeveralIsTheOneWithTheSmallestRank) {
-  EXPECT_EQ(waiting_cycle(Ranks{5, 6, 4, -1, 2, 4, 1}), (Ranks{1, 6}));
-  EXPECT_EQ(waiting_cycle(Ranks{2, 3, 4, 1, 0}), (Ranks{0, 2, 4}));
+  expect_cycle(Ranks{5, 6, 4, -1, 2, 4, 1}, (Ranks{1, 6}));
+  expect_cycle(Ranks{2, 3, 4, 1, 0}, (Ranks{0, 2, 4}));
 }
 
 // Against the definition: who comes back to itself is on a cycle.
@@ -326,7 +332,7 @@ TEST(WaitingCycle, IsThatOfTheDefinitionForDrawnRanks) {
       const auto again = std::find(way.begin() + 1, way.end(), r);
       if (again != way.end()) expected.assign(way.begin(), again);
     }
-    EXPECT_EQ(waiting_cycle(waits_for), expected) << testing::PrintToString(waits_for);
+    expect_cycle(waits_for, expected);
   }
 }
 

@@ -65,8 +65,8 @@ TEST(TwoLevelAllReduce, SendsNothingTwice) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     for (const int g : kNodes) {
       const Total total = run_all_reduce(p, n, g);
-      EXPECT_EQ(total.sum.elements, 2 * (p - 1) * n);
-      EXPECT_EQ(total.sum.added, (p - 1) * n);
+      EXPECT_EQ(total.sum.elements, 2 * (p - 1) * n) << "elements that all ranks send together";
+      EXPECT_EQ(total.sum.added, (p - 1) * n) << "elements that all ranks add together";
     }
   });
 }
@@ -85,9 +85,12 @@ TEST(TwoLevelAllReduce, GivesTheRanksOfASmallerNodeMoreChunks) {
   const auto text = [](int rank) {
     return sends_of(two_level_all_reduce(all_reduce(16), rank, 6, 4));
   };
-  EXPECT_EQ(text(0), "1: 4, 2: 4, 3: 4 | 4: 2 | 4: 2 | 1: 4, 2: 4, 3: 4");
-  EXPECT_EQ(text(4), "5: 4, 5: 4 | 0: 2, 2: 2 | 0: 2, 2: 2 | 5: 4, 5: 4");
-  EXPECT_EQ(text(5), "4: 4, 4: 4 | 1: 2, 3: 2 | 1: 2, 3: 2 | 4: 4, 4: 4");
+  EXPECT_EQ(text(0), "1: 4, 2: 4, 3: 4 | 4: 2 | 4: 2 | 1: 4, 2: 4, 3: 4")
+      << "rank 0 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(4), "5: 4, 5: 4 | 0: 2, 2: 2 | 0: 2, 2: 2 | 5: 4, 5: 4")
+      << "rank 4 of 6: what it sends, step by step (to whom: elements)";
+  EXPECT_EQ(text(5), "4: 4, 4: 4 | 1: 2, 3: 2 | 1: 2, 3: 2 | 4: 4, 4: 4")
+      << "rank 5 of 6: what it sends, step by step (to whom: elements)";
 }
 
 TEST(TwoLevelAllReduce, RefusesNodesWithoutRanks) {
@@ -99,7 +102,8 @@ TEST(TwoLevelAllReduce, RefusesNodesWithoutRanks) {
 // Chunks [0,2) [2,5) [5,8) [8,11), the first of which goes round between two nodes in halves.
 TEST(TwoLevelAllReduce, CutsAsChunkOfDoes) {
   EXPECT_EQ(pieces_sent(two_level_all_reduce(all_reduce(11), 0, 6, 4)),
-            "[2,5) [5,8) [8,11) [0,1) [1,2) [0,2) [0,2) [0,2)");
+            "[2,5) [5,8) [8,11) [0,1) [1,2) [0,2) [0,2) [0,2)")
+      << "the pieces that the rank sends, in order, from their first element on";
 }
 
 // Of its chunks a rank has what each rank of its node sends; and what comes round between nodes.
@@ -115,7 +119,8 @@ TEST(TwoLevelAllReduce, DoesNotAskForFarMoreScratchThanItNeeds) {
 
 TEST(TwoLevelAllReduce, SendsCountsThatNoIntHolds) {
   for (const int p : {4, 6})
-    EXPECT_EQ(elements_sent(two_level(4), all_reduce(kBeyondInt), p), 2 * (p - 1) * kBeyondInt);
+    EXPECT_EQ(elements_sent(two_level(4), all_reduce(kBeyondInt), p), 2 * (p - 1) * kBeyondInt)
+        << "elements that all ranks send, more than an int holds";
 }
 
 // Links in the node are four times as fast to begin, and eight times as fast, as cards.

@@ -20,12 +20,28 @@ std::string said(const std::map<int, Lateness>& late) {
   return text;
 }
 
+constexpr const char* kLateForm =
+    "each rank that came last, to how many calls, and how long the others have waited for it";
+
+// When each rank has begun its calls, a line each: "rank 0 began: tp 1 s, tp 3 s, dp 4 s".
+std::string begins_of(const traces::Trace& trace) {
+  std::string text;
+  for (std::size_t r = 0; r < trace.size(); ++r) {
+    text += fmt::format("rank {} began:", r);
+    for (const TracedCall& call : trace[r].calls)
+      text += fmt::format(" {} {:g} s,", call.communicator, call.begin_seconds);
+    text.back() = '\n';
+  }
+  return text;
+}
+
 TEST(Lateness, OfThreeRanksByHand) {
   const traces::Ranks all{0, 1, 2};
   const traces::Trace trace{{{at(1, traces::sum("world", all)), at(5, traces::sum("world", all))}},
                             {{at(4, traces::sum("world", all)), at(6, traces::sum("world", all))}},
                             {{at(2, traces::sum("world", all)), at(9, traces::sum("world", all))}}};
-  EXPECT_EQ(said(lateness(trace)), "1: 1 calls, 5 s; 2: 1 calls, 7 s; ");
+  EXPECT_EQ(said(lateness(trace)), "1: 1 calls, 5 s; 2: 1 calls, 7 s; ")
+      << begins_of(trace) << kLateForm;
 }
 
 // The second sum of "tp" has not begun on rank 1; of "dp" rank 2 has left nothing.
@@ -34,8 +50,8 @@ TEST(Lateness, CallsThatNotAllHaveBegunAreLeftOut) {
                               at(4, traces::sum("dp", {0, 2}))}},
                             {{at(2, traces::sum("tp", {0, 1}))}},
                             {{}}};
-  EXPECT_EQ(said(lateness(trace)), "1: 1 calls, 1 s; ");
-  EXPECT_EQ(said(lateness({})), "");
+  EXPECT_EQ(said(lateness(trace)), "1: 1 calls, 1 s; ") << begins_of(trace) << kLateForm;
+  EXPECT_EQ(said(lateness({})), "") << "where there is no rank nobody comes last";
 }
 
 // Two groups called alike, and the two directions of messages, are different calls.
@@ -46,13 +62,14 @@ TEST(Lateness, OnlyCallsOfTheSameRanksMeet) {
         at(8, traces::message("world", 0, 1))}},
       {{at(7, traces::sum("tp", {2, 3}))}},
       {{at(4, traces::sum("tp", {2, 3}))}}};
-  EXPECT_EQ(said(lateness(trace)), "1: 2 calls, 4 s; 2: 1 calls, 3 s; ");
+  EXPECT_EQ(said(lateness(trace)), "1: 2 calls, 4 s; 2: 1 calls, 3 s; ")
+      << begins_of(trace) << kLateForm;
 }
 
 TEST(Lateness, OfRanksThatComeTogetherTheLowestIsTheLast) {
   const traces::Trace trace{{{at(1, traces::sum("world", {0, 1}))}},
                             {{at(1, traces::sum("world", {0, 1}))}}};
-  EXPECT_EQ(said(lateness(trace)), "0: 1 calls, 0 s; ");
+  EXPECT_EQ(said(lateness(trace)), "0: 1 calls, 0 s; ") << begins_of(trace) << kLateForm;
 }
 
 // Drawn times: each rank's share told call by call, with nothing but the definition.
@@ -75,7 +92,7 @@ TEST(Lateness, OfDrawnTimes) {
       ++of.calls;
       for (const int begin : begins) of.seconds += *last - begin;
     }
-    EXPECT_EQ(said(lateness(trace)), said(expected)) << traces::text_of(trace);
+    EXPECT_EQ(said(lateness(trace)), said(expected)) << begins_of(trace) << kLateForm;
   }
 }
 

@@ -19,18 +19,24 @@ std::string said(const std::vector<MeshChoice>& all) {
   return text;
 }
 
+constexpr const char* kMeshForm = ": all meshes, each as dp pp tp, samples of a micro-batch";
+
 TEST(MeshChoices, OfFourRanksByHand) {
   EXPECT_EQ(
       said(mesh_choices({.ranks = 4, .layers = 2, .heads = 2, .batch = 4, .samples = {1, 4}})),
-      "4 1 1, 1; 2 2 1, 1; 2 1 2, 1; 1 2 2, 1; 1 2 2, 4; ");
+      "4 1 1, 1; 2 2 1, 1; 2 1 2, 1; 1 2 2, 1; 1 2 2, 4; ")
+      << "4 ranks, 2 layers, 2 heads, a batch of 4, micro-batches of 1 or 4 samples" << kMeshForm;
 }
 
 // Three layers are no two stages, five heads no parts; a batch of 6 is no 4 shares.
 TEST(MeshChoices, WhatDoesNotDivideIsNone) {
-  EXPECT_EQ(said(mesh_choices({.ranks = 2, .layers = 3, .heads = 5, .batch = 2})), "2 1 1, 1; ");
-  EXPECT_EQ(said(mesh_choices({.ranks = 4, .layers = 3, .heads = 5, .batch = 6})), "");
+  EXPECT_EQ(said(mesh_choices({.ranks = 2, .layers = 3, .heads = 5, .batch = 2})), "2 1 1, 1; ")
+      << "2 ranks, 3 layers, 5 heads, a batch of 2" << kMeshForm;
+  EXPECT_EQ(said(mesh_choices({.ranks = 4, .layers = 3, .heads = 5, .batch = 6})), "")
+      << "4 ranks, 3 layers, 5 heads, a batch of 6: there is no mesh";
   EXPECT_EQ(said(mesh_choices({.ranks = 1, .batch = 6, .samples = {4, 3, 2}})),
-            "1 1 1, 3; 1 1 1, 2; ");
+            "1 1 1, 3; 1 1 1, 2; ")
+      << "1 rank, a batch of 6, micro-batches of 4, 3 or 2 samples" << kMeshForm;
 }
 
 TEST(MeshChoices, AreAllThatThereAre) {

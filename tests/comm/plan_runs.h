@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tests/comm/plan_oracle.h"
@@ -90,7 +91,8 @@ struct Total {
 inline Total run(const std::vector<Plan>& plans, std::vector<Memory>& memory) {
   const std::vector<Memory> before = memory;
   PlanOracle<std::int64_t> oracle(plans, memory, kPoison);
-  EXPECT_EQ(oracle.run(), "") << "what the plans do that cannot be, as they run step by step";
+  const std::string wrong = oracle.run();
+  EXPECT_TRUE(wrong.empty()) << wrong;
   Total total{.rounds = oracle.rounds()};
   for (std::size_t r = 0; r < plans.size(); ++r) {
     const Traffic t = traffic_of(plans[r]);
@@ -105,7 +107,7 @@ inline Total run(const std::vector<Plan>& plans, std::vector<Memory>& memory) {
       const auto e = static_cast<std::size_t>(i);
       EXPECT_EQ(memory[r].values[e], before[r].values[e]) << "in was changed on rank " << r;
     }
-    EXPECT_EQ(plans[r].name, plans[0].name);
+    EXPECT_EQ(plans[r].name, plans[0].name) << "rank " << r << "'s plan is called as rank 0's";
   }
   return total;
 }
@@ -224,7 +226,8 @@ inline std::vector<std::vector<float>> sums_that_lose_bits(const PlanMaker& make
     for (int i = 0; i < count; ++i) m.values[static_cast<std::size_t>(i)] = losing_bits(r, i);
     return m;
   });
-  EXPECT_EQ(PlanOracle<float>(plans, memory, 0).run(), "");
+  const std::string wrong = PlanOracle<float>(plans, memory, 0).run();
+  EXPECT_TRUE(wrong.empty()) << wrong;
   return each_of(p, [&](int r) {
     std::vector<float>& values = memory[static_cast<std::size_t>(r)].values;
     return std::vector<float>(values.begin(), values.begin() + count);  // without scratch
