@@ -23,7 +23,8 @@ addEventListener('DOMContentLoaded', () => {
   const machineOf = (choice) => machines.find((machine) => machine.name === choice.machine);
   const modelOf = (choice) => models.find((model) => model.name === choice.model);
   const gb = (bytes) => `${(bytes / 1e9).toFixed(2)} GB`;
-  const short = (seconds) => `${seconds.toFixed(seconds < 0.1 ? 4 : 3)} s`;
+  const short = (seconds) =>
+    seconds < 0.1 ? `${Number((1e3 * seconds).toPrecision(3))} ms` : `${seconds.toFixed(3)} s`;
   const nameOf = (choice) => [...DEGREES.filter((d) => choice[d] > 1).map((d) => `${d} ${choice[d]}`),
     ...choice.zero ? [`ZeRO ${choice.zero}`] : [],
     ...choice.recompute === 'none' ? [] : ['recomputed']].join(', ') || 'one rank';
@@ -54,7 +55,8 @@ addEventListener('DOMContentLoaded', () => {
 
   function pattern(kind) {  // lines over the colour, so that parts differ without it, too
     const lines = {gradients: 'M0 8 L8 0', optimizer: 'M0 0 L8 8 M0 8 L8 0',
-      activations: 'M2 2 h2 M6 6 h2', communication: 'M0 0 L8 8', attention: 'M0 4 h8', other: 'M4 0 v8', workspace: 'M0 4 h8 M4 0 v8'};
+      activations: 'M2 2 h2 M6 6 h2', communication: 'M0 0 L8 8', attention: 'M0 4 h8',
+      other: 'M4 0 v8', workspace: 'M0 4 h8 M4 0 v8'};
     return drawing('pattern', {id: `fill-${kind}`, width: 8, height: 8, patternUnits: 'userSpaceOnUse'},
       drawing('rect', {width: 8, height: 8, class: `part ${kind}`}),
       drawing('path', {d: lines[kind] ?? '', class: 'lines'}));
@@ -79,12 +81,13 @@ addEventListener('DOMContentLoaded', () => {
       begin += n;
     }
     // From the right: an outer line ends below the words of an inner one, and crosses none.
-    const right = beside.filter(([at]) => at > width / 2), left = beside.filter(([at]) => at <= width / 2);
+    const right = beside.filter(([at]) => at > width / 2);
+    const left = beside.filter(([at]) => at <= width / 2);
     [...right, ...left.reverse()].forEach(([at, label], i) => {
       const base = y + BAR + LINE * (i + 1);
-      const there = right.some(([other]) => other === at);
-      made.push(drawing('path', {d: `M${at} ${y + BAR} L${at} ${base - 4} h${there ? -4 : 4}`, class: 'lead'}),
-        drawing('text', {x: at + (there ? -7 : 7), y: base, class: there ? 'before' : ''}, label));
+      const side = i < right.length ? -1 : 1;
+      made.push(drawing('path', {d: `M${at} ${y + BAR} V${base - 4} h${4 * side}`, class: 'lead'}),
+        drawing('text', {x: at + 7 * side, y: base, class: side < 0 ? 'before' : ''}, label));
     });
     if (limit) {
       made.push(drawing('path', {d: `M${x(limit)} ${top + 2} V${y + BAR + 4}`, class: 'limit'}),
@@ -109,29 +112,30 @@ addEventListener('DOMContentLoaded', () => {
         `${name} ${said(n)}`).join(', ')).join('; ')}`}, ...drawn));
   }
 
-  const swatch = (kind) => drawing('svg', {class: 'swatch', width: 14, height: 14, 'aria-hidden': 'true'},
+  const swatch = (kind) => drawing('svg',
+    {class: 'swatch', width: 14, height: 14, 'aria-hidden': 'true'},
     drawing('rect', {width: 14, height: 14, fill: `url(#fill-${kind})`}));
 
   function numbers(shown) {
-    const lines = [['', shown.map(([, , words]) => words)]];
-    const add = (name, value, kind) =>
-      lines.push([name, shown.map(([choice, row]) => value(row, choice)), kind]);
+    const lines = [['', shown.map(([, , words]) => words), '', 'names']];
+    const add = (name, value, kind, of = '') =>
+      lines.push([name, shown.map(([choice, row]) => value(row, choice)), kind, of + name]);
     const every = (of) =>
       [...new Set(shown.flatMap(([, row]) => parts(of(row)).map(([name]) => name)))];
     for (const name of every((row) => row.bytes))
-      add(name, (row) => gb(row.bytes[name] ?? 0), kindOf(name));
+      add(name, (row) => gb(row.bytes[name] ?? 0), kindOf(name), 'bytes ');
     add('at once on rank 0', (row) => gb(row.total));
     add('on the rank with most', (row) => gb(row.most));
     add('capacity', (_, choice) => gb(machineOf(choice).capacity));
     for (const name of every((row) => row.parts))
       add(name === 'communication' ? 'communication, exposed' : name,
-        (row) => short(row.parts[name] ?? 0), kindOf(name));
+        (row) => short(row.parts[name] ?? 0), kindOf(name), 'seconds ');
     add('a step', (row) => short(row.seconds));
     add('communication under way', (row) => short(row.under_way));
     add('sent by rank 0', (row) => gb(row.sent));
     add('tokens/s', (row) => Math.round(row.tokens_per_second).toLocaleString('en'));
     add('model FLOP utilisation', (row) => `${(100 * row.utilisation).toFixed(1)} %`);
-    part('numbers').replaceChildren(...lines.map(([name, cells, kind], i) => element('tr', {},
+    part('numbers').replaceChildren(...lines.map(([name, cells, kind, row], i) => element('tr', {'data-row': row},
       element('th', {scope: i ? 'row' : 'col'}, ...kind ? [swatch(kind)] : [], name),
       ...cells.map((cell) => element(i ? 'td' : 'th', {}, cell)))));
   }
@@ -173,7 +177,7 @@ addEventListener('DOMContentLoaded', () => {
         const choice = {...chosen, [d]: value}, problem = found(choice)?.problem;
         if (problem) reasons.push(element('li', {}, `${DIMENSIONS[d]} ${value}: ${problem}`));
         return element('option', {value, ...problem ? {title: problem} : {}},
-          problem ? `${value} (no)` : String(value));
+          problem && value !== chosen[d] ? `${value} (no)` : String(value));
       }));
       part(d).value = chosen[d];
     }
@@ -182,7 +186,8 @@ addEventListener('DOMContentLoaded', () => {
   }
 
   function command(choice) {
-    const flags = ['tp', 'pp', 'cp', 'ep'].filter((d) => choice[d] > 1).map((d) => ` --${d} ${choice[d]}`);
+    const flags = ['tp', 'pp', 'cp', 'ep'].filter((d) => choice[d] > 1)
+      .map((d) => ` --${d} ${choice[d]}`);
     if (choice.zero) flags.push(` --zero ${choice.zero}`);
     if (choice.recompute !== 'none') flags.push(` --recompute ${choice.recompute}`);
     const machine = machineOf(choice);
