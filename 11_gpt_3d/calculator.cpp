@@ -1,9 +1,8 @@
 // A table of layouts for the page that compares them (`./aisc play`): two GPTs on two machines,
-// each mesh of the ranks, stage of ZeRO and recomputation run for one step in virtual time without
-// numbers (docs/virtual_time.md). The JSON:
+// each mesh, stage of ZeRO and recomputation run for a step in virtual time (docs/virtual_time.md):
 //
-//   {"machines": [{"name": "dgx-a100", "says": "8 A100 ...", "ranks": 8, "capacity": 80e9}, ...],
-//    "models": [{"name": "gpt-1.3b", "says": "...", "flags": "--layers 24 ..."}, ...],
+//   {"machines": [{"name": "dgx-a100", "says": "8 A100 ...", "ranks": 8, "capacity": 80e9}],
+//    "models": [{"name": "gpt-1.3b", "says": "...", "flags": "--layers 24 ..."}],
 //    "rows": [{"dp": 4, "tp": 2, "pp": 1, "cp": 1, "ep": 1, "model": "gpt-1.3b",
 //              "machine": "dgx-a100", "zero": 1, "recompute": "none",
 //              "bytes": {"parameters": 1315962880, ...}, "total": 7e9, "most": 7e9, "fits": true,
@@ -33,7 +32,6 @@ namespace aisc {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
 constexpr int kRanks = 8;  // in each direction 1, 2, 4 or 8
 
 struct Model {
@@ -122,11 +120,12 @@ Json row_of(const MeshShape& mesh) {
 // Rows of a mesh: for each stage of ZeRO and recomputation, or one for all that cannot be.
 Json rows_of(const Model& model, const Machine& machine, const MeshShape& mesh) {
   Options options = options_of(model, mesh);
+  options.machine = machine.name;  // by its figures stages are cut
   Json row = row_of(mesh);
   row.update({{"ep", mesh.ep}, {"model", model.name}, {"machine", machine.name}});
   row = filled(row, [&](Json&) {
     options.train.validate(kRanks);
-    if (mesh.pp > 1) stages_of(options.train.model, mesh.pp);
+    if (mesh.pp > 1) stages_of(options.train.model, mesh.pp, machine.name);
     if (model.experts > 0 && mesh.cp > 1)
       fail("so that it is short, this table has no context parallelism with experts");
   });
@@ -184,7 +183,7 @@ Json run(const std::vector<std::string>& machines) {
   };
   std::vector<std::jthread> workers;
   for (int i = 0; i < available_cores(); ++i) workers.emplace_back(work);
-  workers.clear();  // when they are done
+  workers.clear();  // joins
   for (const Job& job : jobs) rows.insert(rows.end(), job.rows.begin(), job.rows.end());
   return {{"machines", described}, {"models", models}, {"rows", rows}};
 }
