@@ -51,7 +51,7 @@ endfunction()
 #                        link; the student's take its place by `--mine` alone
 #   aisc_NN_name_lab     the student's files; not part of `all`, since they need not compile
 # Given code may call what is an exercise (a menu of algorithms calls them all), and that in turn
-# given code (what a choice costs), so both archives are named again behind the given one.
+# given code (what a choice costs): the linker goes through all archives until nothing is missing.
 # The words behind the three lists are those of aisc_library.
 function(aisc_lab_libraries module given lab libs)
   set(folder "${AISC_ROOT}/${module}")
@@ -64,24 +64,16 @@ function(aisc_lab_libraries module given lab libs)
     endif()
   endforeach()
   set(given_libs ${libs} aisc_${module}_given)
-  set(given_again "")
-  if(given)
-    set(given_again $<TARGET_FILE:aisc_${module}_given>)
-  endif()
   set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
   aisc_library(aisc_${module}_given SOURCES ${given} LIBS ${libs} ${ARGN})
   aisc_library(aisc_${module}_lab SOURCES ${lab} LIBS ${given_libs})
   # Exercises are compiled each by itself: so grades and mutants put other files in their place.
   set_target_properties(aisc_${module}_lab PROPERTIES EXCLUDE_FROM_ALL ON AISC_LAB ON UNITY_BUILD OFF)
-  target_link_libraries(aisc_${module}_lab INTERFACE $<TARGET_FILE:aisc_${module}_lab>
-    ${given_again})
   if(solution AND NOT EXISTS "${prebuilt}")
     aisc_library(aisc_${module} SOURCES ${solution} LIBS ${given_libs} ${ARGN})
-    target_link_libraries(aisc_${module} INTERFACE $<TARGET_FILE:aisc_${module}> ${given_again})
     set_target_properties(aisc_${module} PROPERTIES AISC_SOLUTION ON UNITY_BUILD OFF)
   else()
-    aisc_library(aisc_${module}
-      LIBS "${prebuilt}" ${given_libs} "${prebuilt}" ${given_again} ${AISC_PRIVATE_LIBS})
+    aisc_library(aisc_${module} LIBS "${prebuilt}" ${given_libs} ${AISC_PRIVATE_LIBS})
     set_property(TARGET aisc_${module} PROPERTY AISC_SOLUTION ON)
   endif()
 endfunction()

@@ -20,6 +20,14 @@
 #   LIGHT                   as of libraries
 #   TEST                    a test: compiled quickly, lies in tests/ of the build folder
 
+# Archives need each other in circles (modules.cmake): the linker goes through all of them until
+# nothing is missing.
+get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+foreach(language IN LISTS languages)
+  string(REPLACE "<LINK_LIBRARIES>" "-Wl,--start-group <LINK_LIBRARIES> -Wl,--end-group"
+    CMAKE_${language}_LINK_EXECUTABLE "${CMAKE_${language}_LINK_EXECUTABLE}")
+endforeach()
+
 # Sets `out` to the sources of `folder`. What belongs to an optional package X (cuda, mpi, nccl,
 # onednn) is chosen by name: the folder X/ when the package is in use, else the file no_X.cpp.
 function(aisc_sources out folder)

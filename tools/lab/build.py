@@ -210,9 +210,7 @@ class Build:
         words = self.link_command(target)
         place = next(i for i, word in enumerate(words) if word.endswith(f"/{library}"))
         here = [*map(str, objects), *([words[place]] if keep_library else [])]
-        behind = [word for word in words[place + 1:]  # archives may be named twice
-                  if keep_library or not word.endswith(f"/{library}")]
-        words[place:] = here + behind
+        words[place:place + 1] = here
         return self._link(target, words)
 
     def _link(self, target, words):
