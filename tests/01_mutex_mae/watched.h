@@ -129,7 +129,7 @@ class Watched {
       }
     for (std::size_t i = 0; i < times.size(); ++i)
       ASSERT_EQ(times[i], 1) << "sample " << i << " of " << problem_.N << " was asked for "
-                             << counted(times[i], "time");
+                             << counted(times[i], "time") << ", expected once";
     for (const auto& one : asked_)
       ASSERT_TRUE(one.first >= 0 && one.first < threads)
           << "thread " << one.first << " asked for errors, of " << threads

@@ -64,8 +64,9 @@ Counts lengths(const Schedule& s) {
                                  "has not been taken.");
     else
       failure << ", since "
-              << (needs_none ? next + " needs no result (its source_of is nothing)."
-                             : "it can begin " + next + ", perhaps only after others have moved.")
+              << (needs_none && (started || position == 0)
+                      ? next + " needs no result (its source_of is nothing)."
+                      : "it can begin " + next + ", perhaps only after others have moved.")
               << (started ? "" : " Only a message to another rank blocks.");
   }
   return failure << text_of(s);
