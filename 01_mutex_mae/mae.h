@@ -11,8 +11,9 @@
 
 namespace aisc {
 
-// Samples of thread t of T: [t N / T, (t + 1) N / T), rounded down. Together they are 0 .. N - 1,
-// in order, and no two differ in length by more than one.
+// Samples of thread t of T, t from 0 on: {t N / T, (t + 1) N / T}, both rounded down. The second
+// is the end, the one behind the last sample. Together they are 0 .. N - 1, in order, and no two
+// differ in length by more than one.
 Range chunk(std::int64_t N, int thread, int threads);
 
 // One thread, from the first sample to the last.

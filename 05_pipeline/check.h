@@ -13,9 +13,12 @@
 namespace aisc {
 
 // How many actions of its list each rank has done when no rank can go on: all of them unless ranks
-// wait for each other. An action begins when those before it in its list are done, with Blocking
-// the message of the action before it has been taken by another rank, and the action's source is
-// done. The lists must be complete.
+// wait for each other. An action can begin when
+//   1. those before it in its list are done,
+//   2. its source is done, if it has one, and
+//   3. with Blocking: the action before it has no target on another rank, or that target has begun.
+// What can begin is done: an action whose message still waits is done, too. The lists must be
+// complete.
 std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends);
 
 struct CheckOptions {

@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/fill_and_drain.cpp (stub 0327ac33e22b).
+// Yours to write; from 05_pipeline/solution/fill_and_drain.cpp (stub 68c170710b38).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // The pipeline fills with forwards and drains with backwards: one micro-batch at a time, or all.
 #include "05_pipeline/schedule_parts.h"
@@ -23,7 +23,8 @@ Schedule gpipe(int ranks, int micro_batches) {
   for (std::vector<Action>& list : schedule.actions) {
     // LAB 05.1: GPipe's order
     // All forwards, then all backwards, micro-batches 0, 1, 2 ... in both: `list` is one rank's.
-    // An action is {ActionKind::Forward, k}. The update comes behind the region.
+    // An action is {ActionKind::Forward, k}: a rank has one chunk, 0, which may be left out. The
+    // update comes behind the region.
     throw NotImplemented("lab 05.1: GPipe's order", __FILE__, __LINE__);
     // END LAB 05.1
   }

@@ -1,4 +1,4 @@
-// Yours to write; from 05_pipeline/solution/one_forward_one_backward.cpp (stub 303c81f84b35).
+// Yours to write; from 05_pipeline/solution/one_forward_one_backward.cpp (stub e35a97585bba).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // A backward as soon as there is one: what has been through is out of memory.
 //
@@ -24,7 +24,8 @@ Schedule one_f_one_b(int ranks, int micro_batches) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(rank)];
     // LAB 05.2: one forward, one backward
     // How many forwards come first on `rank`, so that a backward follows each later forward?
-    // There may be fewer micro-batches than that. The list has all forwards and all backwards.
+    // There may be fewer micro-batches than that. The list has all forwards and all backwards,
+    // each on chunk 0, the rank's only one: {ActionKind::Forward, k}.
     throw NotImplemented("lab 05.2: one forward, one backward", __FILE__, __LINE__);
     // END LAB 05.2
   }

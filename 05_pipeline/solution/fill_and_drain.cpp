@@ -20,7 +20,8 @@ Schedule gpipe(int ranks, int micro_batches) {
   for (std::vector<Action>& list : schedule.actions) {
     // LAB 05.1: GPipe's order
     // > All forwards, then all backwards, micro-batches 0, 1, 2 ... in both: `list` is one rank's.
-    // > An action is {ActionKind::Forward, k}. The update comes behind the region.
+    // > An action is {ActionKind::Forward, k}: a rank has one chunk, 0, which may be left out. The
+    // > update comes behind the region.
     for (int k = 0; k < micro_batches; ++k) list.push_back({ActionKind::Forward, k});
     for (int k = 0; k < micro_batches; ++k) list.push_back({ActionKind::Backward, k});
     // END LAB 05.1

@@ -21,7 +21,8 @@ Schedule one_f_one_b(int ranks, int micro_batches) {
     std::vector<Action>& list = schedule.actions[static_cast<std::size_t>(rank)];
     // LAB 05.2: one forward, one backward
     // > How many forwards come first on `rank`, so that a backward follows each later forward?
-    // > There may be fewer micro-batches than that. The list has all forwards and all backwards.
+    // > There may be fewer micro-batches than that. The list has all forwards and all backwards,
+    // > each on chunk 0, the rank's only one: {ActionKind::Forward, k}.
     const int first = std::min(ranks - rank - 1, micro_batches);
     for (int k = 0; k < first; ++k) list.push_back({ActionKind::Forward, k});
     for (int k = first; k < micro_batches; ++k) {

@@ -10,14 +10,16 @@
 namespace aisc {
 namespace {
 
-double racy(const Problem& problem, Team& team) { return mae_racy(problem, team); }
+double racy(const Problem& problem, Team& team) {
+  return without_between([&] { return mae_racy(problem, team); });
+}
 
 TEST(MaeRacy, OneThreadLosesNothing) {
   Team alone(1);
   for (const std::int64_t N : awkward_sizes(1, "MaeRacy")) {
     const Problem problem = integer_problem(N, 3);
-    ASSERT_EQ(exactly(mae_racy(problem, alone)), exactly(exact_mean(problem)))
-        << N << " samples, one thread";
+    ASSERT_EQ(exactly(racy(problem, alone)), exactly(exact_mean(problem)))
+        << counted(N, "sample") << ", one thread";
   }
 }
 
@@ -27,7 +29,9 @@ TEST(MaeRacy, ManyThreadsNeverAddTooMuch) {
     Team team(T);
     for (const std::int64_t N : awkward_sizes(T, "MaeRacy")) {
       const Problem problem = integer_problem(N, 3);
-      ASSERT_LE(mae_racy(problem, team), exact_mean(problem)) << N << " samples, " << T;
+      ASSERT_LE(racy(problem, team), exact_mean(problem))
+          << counted(N, "sample") << ", " << T
+          << " threads: more than the serial mean: does each thread take its chunk alone?";
     }
   }
 }
@@ -52,8 +56,8 @@ TEST(MaeRacy, OneOfEachRoundRemainsWhenThreadsAreInStep) {
     ASSERT_FALSE(loaded.failed()) << "one thread waits between load and store, and no other comes "
                                      "there: something keeps them out (a lock?)";
     ASSERT_EQ(exactly(mean), exactly(4.0 / T))
-        << "each round of " << T << " threads should lose " << T - 1
-        << " updates: is the sum loaded before `between` and stored after it?";
+        << "each round of " << T << " threads should lose " << counted(T - 1, "update")
+        << ": is the sum loaded before `between` and stored after it?";
   }
 }
 
@@ -108,9 +112,12 @@ constexpr int kTooMany = 1000;
 
 TEST(AddAtomically, AddsOnce) {
   std::atomic<double> sum = 1.5;
-  add_atomically(sum, 2.25);
+  const auto add = [&](double value) {
+    without_between([&] { return add_atomically(sum, value); });
+  };
+  add(2.25);
   EXPECT_EQ(exactly(sum), exactly(3.75));
-  add_atomically(sum, -4);
+  add(-4);
   EXPECT_EQ(exactly(sum), exactly(-0.25));
 }
 
@@ -156,7 +163,9 @@ TEST(AddAtomically, TwoThreadsThatMeetLoseNothing) {
   EXPECT_FALSE(loaded.failed()) << "only one thread at a time could be there: a lock?";
 }
 
-double atomic(const Problem& problem, Team& team) { return mae_atomic(problem, team); }
+double atomic(const Problem& problem, Team& team) {
+  return without_between([&] { return mae_atomic(problem, team); });
+}
 
 TEST(MaeAtomic, IsExactOnIntegers) { expect_mean("MaeAtomic", atomic); }
 

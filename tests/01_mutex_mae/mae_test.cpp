@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "tests/01_mutex_mae/watched.h"
@@ -10,11 +11,23 @@
 namespace aisc {
 namespace {
 
+// `size` says how many samples there are.
+void expect_chunk(std::int64_t N, int thread, int threads, Range expected,
+                  const std::string& size) {
+  const Range found = chunk(N, thread, threads);
+  const std::string who =
+      size + ", " + counted(threads, "thread") + ": thread " + std::to_string(thread) + "'s chunk ";
+  ASSERT_EQ(found.begin, expected.begin)
+      << who << "begins at " << found.begin << ", expected " << expected.begin;
+  ASSERT_EQ(found.end, expected.end)
+      << who << "ends at " << found.end << ", expected " << expected.end;
+}
+
 TEST(Chunk, IsRoundedDownAtBothEnds) {
   const std::vector<Range> four = {{0, 2}, {2, 5}, {5, 7}, {7, 10}};  // 10 samples: 2.5 each
   for (int t = 0; t < 4; ++t) {
-    EXPECT_EQ(chunk(10, t, 4).begin, four[static_cast<std::size_t>(t)].begin) << "thread " << t;
-    EXPECT_EQ(chunk(10, t, 4).end, four[static_cast<std::size_t>(t)].end) << "thread " << t;
+    expect_chunk(10, t, 4, four[static_cast<std::size_t>(t)], "10 samples");
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -25,12 +38,15 @@ TEST(Chunk, ChunksTogetherAreAllSamplesInOrder) {
       for (int t = 0; t < T; ++t) {
         const Range samples = chunk(N, t, T);
         ASSERT_EQ(samples.begin, next)
-            << "thread " << t << " of " << T << " does not begin where the one before it ends, "
-            << N << " samples";
-        ASSERT_LE(samples.begin, samples.end) << "thread " << t << " of " << T << ", N = " << N;
+            << counted(N, "sample") << ", " << counted(T, "thread") << ": thread " << t
+            << " does not begin where the one before it ends (thread 0: at 0)";
+        ASSERT_LE(samples.begin, samples.end)
+            << counted(N, "sample") << ", " << counted(T, "thread") << ": thread " << t
+            << " begins behind its end";
         next = samples.end;
       }
-      ASSERT_EQ(next, N) << "the last thread of " << T << " does not end with the last sample";
+      ASSERT_EQ(next, N) << counted(N, "sample") << ", " << counted(T, "thread")
+                         << ": the last thread does not end behind the last sample";
     }
 }
 
@@ -40,39 +56,48 @@ TEST(Chunk, LengthsDifferByOneAtMost) {
       for (int t = 0; t < T; ++t) {
         const Range samples = chunk(N, t, T);
         ASSERT_GE(samples.end - samples.begin, N / T)
-            << "thread " << t << " of " << T << " has too few of " << N << " samples";
+            << counted(N, "sample") << ", " << counted(T, "thread") << ": thread " << t
+            << " has too few";
         ASSERT_LE(samples.end - samples.begin, (N + T - 1) / T)
-            << "thread " << t << " of " << T << " has too many of " << N << " samples";
+            << counted(N, "sample") << ", " << counted(T, "thread") << ": thread " << t
+            << " has too many";
       }
 }
 
 TEST(Chunk, SamplesMayBeMoreThanAnIntHolds) {
   constexpr std::int64_t kMany = std::int64_t{7} << 40;
-  EXPECT_EQ(chunk(kMany, 6, 7).begin, std::int64_t{6} << 40);
-  EXPECT_EQ(chunk(kMany, 6, 7).end, kMany);
+  expect_chunk(kMany, 6, 7, {std::int64_t{6} << 40, kMany}, "7 * 2^40 samples");
 }
 
 // 1.0 / 49 * 49 is less than 1, and a double has 53 bits.
 TEST(Chunk, IsExactWhereFloatingPointIsNot) {
   for (int T = 1; T <= 200; ++T)
     for (int t = 0; t < T; ++t) {
-      const Range samples = chunk(3 * T, t, T);
-      ASSERT_EQ(samples.begin, 3 * t) << "thread " << t << " of " << T << ", 3 samples each";
-      ASSERT_EQ(samples.end, 3 * t + 3) << "thread " << t << " of " << T << ", 3 samples each";
+      expect_chunk(3 * T, t, T, {3 * t, 3 * t + 3}, counted(3 * T, "sample"));
+      if (HasFatalFailure()) return;
     }
   constexpr std::int64_t kMany = (std::int64_t{1} << 58) + 3;  // rounded to F64: without the 3
-  EXPECT_EQ(chunk(kMany, 1, 3).begin, kMany / 3);
-  EXPECT_EQ(chunk(kMany, 2, 3).end, kMany);
+  const std::string size = "2^58 + 3 samples";
+  expect_chunk(kMany, 1, 3, {kMany / 3, 2 * (kMany / 3)}, size);
+  expect_chunk(kMany, 2, 3, {2 * (kMany / 3), kMany}, size);
 }
 
 double serial(const Problem& problem, Team&) { return mae_serial(problem); }
 
 TEST(MaeSerial, IsTheMeanByHand) {
-  const Problem problem{.N = 3, .M = 1, .x = {1, 2, 3}, .y = {7, 5, 0}, .w = {2}, .b = 1};
-  EXPECT_EQ(exactly(mae_serial(problem)), exactly(11.0 / 3));  // |3 - 7| + |5 - 5| + |7 - 0|
+  Problem problem{.N = 3, .M = 1, .x = {1, 2, 3}, .y = {7, 5, 0}, .w = {2}, .b = 1};
+  std::string outside;
+  problem.watch = [&](std::int64_t i) {
+    if (outside.empty() && (i < 0 || i >= 3))
+      outside = "sample " + std::to_string(i) + " was asked for";
+  };
+  const double mean = mae_serial(problem);  // |3 - 7| + |5 - 5| + |7 - 0|
+  ASSERT_EQ(outside, "") << outside << ", expected are 0, 1 and 2 alone";
+  EXPECT_EQ(exactly(mean), exactly(11.0 / 3))
+      << "the mean of errors 4, 0 and 7: found " << exactly(mean) << ", expected 11/3";
 }
 
-TEST(MaeSerial, IsExactOnIntegers) { expect_mean("MaeSerial", serial); }
+TEST(MaeSerial, IsExactOnIntegers) { expect_mean("MaeSerial", serial, SumOf::OneThread); }
 
 TEST(MaeSerial, IsZeroWithoutSamples) {
   EXPECT_EQ(mae_serial(make_problem(0, 4)), 0) << "N = 0: the result is 0, not 0 / 0";

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,6 +71,11 @@ struct Exactly {
 };
 inline Exactly exactly(double value) { return {value}; }
 
+// "1 sample", "2 samples"
+inline std::string counted(std::int64_t number, const std::string& what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
 // Numbers of samples that are awkward for T threads, and one that nobody knows beforehand.
 inline std::vector<std::int64_t> awkward_sizes(std::int64_t T, const std::string& what) {
   return {0, 1, T - 1, T, T + 1, 3 * T + 2, drawn("samples of " + what, 50, 500)};
@@ -116,10 +122,14 @@ class Watched {
            "Is the error computed where only one thread at a time may be?)";
     std::vector<int> times(static_cast<std::size_t>(problem_.N));
     for (const auto& one : asked_)
-      for (const std::int64_t i : one.second) ++times.at(static_cast<std::size_t>(i));
+      for (const std::int64_t i : one.second) {
+        ASSERT_TRUE(i >= 0 && i < problem_.N) << "sample " << i << " was asked for, which none of "
+                                              << counted(problem_.N, "sample") << " is";
+        ++times[static_cast<std::size_t>(i)];
+      }
     for (std::size_t i = 0; i < times.size(); ++i)
       ASSERT_EQ(times[i], 1) << "sample " << i << " of " << problem_.N << " was asked for "
-                             << times[i] << " times";
+                             << counted(times[i], "time") << ", expected once";
     for (const auto& one : asked_)
       ASSERT_TRUE(one.first >= 0 && one.first < threads)
           << "thread " << one.first << " asked for errors, of " << threads
@@ -182,6 +192,16 @@ inline std::function<int()> number_in(Team& team) {
   };
 }
 
+// Calls `sum` without a `between`, which must be noticed.
+template <class F>
+auto without_between(const F& sum) {
+  try {
+    return sum();
+  } catch (const std::bad_function_call&) {
+    throw std::runtime_error("an empty `between` was called: write `if (between) between();`");
+  }
+}
+
 // A sum by a team, as a function of the problem and the team.
 using TeamSum = std::function<double(const Problem&, Team&)>;
 
@@ -190,11 +210,14 @@ using TeamSum = std::function<double(const Problem&, Team&)>;
 // as good as exact.
 inline constexpr double kF32Errors = 2e-6;
 
+// Whose sum it is, for what a failure says.
+enum class SumOf { OneThread, Team };
+
 // Exact on integers, for 1 to 9 threads and awkward numbers of samples, and near the mean by the
 // oracle on data like those of a real model. Nothing is watched here, so the thread sanitizer sees
 // the threads as they are: no lock of a test orders them. And all cases run, whether one was wrong
 // or not: two threads may collide without its seeing it, but not always.
-inline void expect_mean(const std::string& name, const TeamSum& sum) {
+inline void expect_mean(const std::string& name, const TeamSum& sum, SumOf of = SumOf::Team) {
   std::ostringstream first_wrong;
   for (int T = 1; T <= 9; ++T) {
     Team team(T);
@@ -202,7 +225,8 @@ inline void expect_mean(const std::string& name, const TeamSum& sum) {
       const Problem problem = integer_problem(N, 5);
       const double mean = sum(problem, team), exact = exact_mean(problem);
       if (mean != exact && first_wrong.str().empty())
-        first_wrong << name << " of " << N << " samples with " << T << " threads is off by "
+        first_wrong << name << " of " << counted(N, "sample")
+                    << (of == SumOf::Team ? " with " + counted(T, "thread") : "") << " is off by "
                     << mean - exact << "; these are integers, whose sum must be exact";
     }
   }
@@ -223,7 +247,7 @@ inline void expect_chunks(const std::string& name, const TeamSum& sum) {
                             number_in(team));
       sum(problem, team);
       watched.expect_shares(shares_by_chunk(N, T));
-      ASSERT_FALSE(testing::Test::HasFailure()) << name << " with " << T << " threads";
+      ASSERT_FALSE(testing::Test::HasFailure()) << name << " with " << counted(T, "thread");
     }
   }
 }

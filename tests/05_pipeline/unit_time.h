@@ -127,10 +127,24 @@ inline std::vector<std::string> lists(const Schedule& s) {
   return all;
 }
 
+// "" or the first action on a chunk that its rank has not: texts of lists of one chunk do not show
+// it.
+inline std::string first_on_no_chunk(const Schedule& s) {
+  for (std::size_t rank = 0; rank < s.actions.size(); ++rank)
+    for (const Action& a : s.actions[rank])
+      if (a.chunk < 0 || a.chunk >= s.chunks())
+        return "rank " + std::to_string(rank) + ": " + to_string(a) + " is on chunk " +
+               std::to_string(a.chunk) + ", but a rank has chunk 0" +
+               (s.chunks() == 1 ? " alone" : " to chunk " + std::to_string(s.chunks() - 1));
+  return {};
+}
+
 // `why` says what the lists are to show, in words for who wrote them.
 inline ::testing::AssertionResult lists_are(const Schedule& s,
                                             const std::vector<std::string>& expected,
                                             const std::string& why) {
+  if (const std::string problem = first_on_no_chunk(s); !problem.empty())
+    return ::testing::AssertionFailure() << s.name << ": " << problem;
   const std::vector<std::string> found = lists(s);
   if (found == expected) return ::testing::AssertionSuccess();
   auto failure = ::testing::AssertionFailure() << s.name << ": " << why << ".\n";

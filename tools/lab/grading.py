@@ -10,7 +10,7 @@ from .often import often
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
 from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, first_of, plain,
-                    plain_fault, plain_race, printed_by, printed_last, reason_of_skip, shown)
+                    plain_fault, plain_race, plain_signal, printed_by, printed_last, reason_of_skip, shown)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
 NOT_WRITTEN = re.compile(
@@ -255,8 +255,9 @@ def judge(lab, exercise, run, limits, expected=()):
         return TIMEOUT if WAITED.search(text) else FAILED, said
     if not run.reported:
         how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
+        debug = exercise.id if exercise.file and exercise.preset == "release" else ""
         return FAILED, (f"{before}{run.begun or 'the program'} ended the program ({how})"
-                        f"{printed_last(run.output, run.begun)}")
+                        f"{plain_signal(how, debug)}{printed_last(run.output, run.begun)}")
     if missing := [name for name in expected if name not in {t.name for t in run.tests}]:
         return FAILED, f"{missing[0]} has not run"
     if not run.tests:

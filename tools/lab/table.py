@@ -38,8 +38,7 @@ def print_summary(lab, rows, exercises):
         print(f"{number(left_out)} points not assessed: neither passed nor failed")
     open_rows = [r for r in rows if r.status in (FAILED, TIMEOUT)]
     if not open_rows:
-        print(f"All public tests that could be run pass: {number(got)} of {number(most - left_out)} "
-              "points")
+        print(f"All tests that could be run pass: {number(got)} of {number(most - left_out)} points")
         return
     print(f"{number(got)} of {number(most - left_out)} points")
     by_id = {e.id: e for e in exercises}

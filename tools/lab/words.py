@@ -8,6 +8,12 @@ WAITED = re.compile(r"has not (arrived at|met rank)|ranks wait for each other|"
                     "though no rank is missing")
 
 
+# What usually is behind a signal that ends a program.
+SIGNALS = {
+    "SIGSEGV": "it read or wrote memory that is not there, perhaps behind the end of a list",
+    "SIGFPE": "it divided a whole number by 0",
+}
+
 MOST_PRINTED = 12  # lines of what somebody's code says that are shown
 LONG = 100  # characters of a message that still is one line
 
@@ -214,11 +220,12 @@ def first_difference(found, expected):
 def first_failure(output):
     """(test, text) of the first test that failed, from what GoogleTest printed before the program
     was ended without a report; or None."""
-    failure = re.search(r"^(\S+:[0-9]+): Failure\n(.*?)^\[", output, re.M | re.S)
+    failure = re.search(r"^(\S+:[0-9]+): Failure\n(.*?)(?=^\[|^\S+:[0-9]+: Failure$)", output,
+                        re.M | re.S)
     if not failure:
         return None
     begun = re.findall(r"^\[ RUN      \] (\S+)", output[:failure.start()], re.M)
-    return (begun[-1], f"{failure[1]}\n{failure[2]}") if begun else None
+    return (begun[-1], f"{failure[1]}\n{failure[2].rstrip()}") if begun else None
 
 
 def printed_by(test, output):
@@ -228,10 +235,21 @@ def printed_by(test, output):
     return as_printed(own[1]) if own else ""
 
 
+def plain_signal(name, debug):
+    """What a signal means, and how to see where it came from; `debug` is the exercise that can be
+    debugged, or "". Of a signal that says nothing by itself, "".
+    """
+    if name not in SIGNALS:
+        return ""
+    where = f". `./aisc debug {debug}`, then `d 1`, `c` and `bt`, shows where" if debug else ""
+    return f": {SIGNALS[name]}{where}"
+
+
 def printed_last(output, begun):
-    """What was printed before a program ended without a report: by the test that was under way, or,
-    if none had `begun`, by the program."""
+    """What was printed before a program ended without a report: by the test that was under way, until
+    its first failure, or, if none had `begun`, by the program."""
     rest = output.rpartition("[ RUN      ]")[2].partition("\n")[2] if begun else output
+    rest = re.split(r"^\S+:[0-9]+: Failure$", rest, maxsplit=1, flags=re.M)[0]
     return as_printed("\n".join(line for line in rest.splitlines() if not line.startswith(
         ("[", "Note: Google Test", "Running main() from"))))
 
