@@ -45,23 +45,32 @@ void expect_sums(const PlanMaker& maker, int p, std::int64_t n) {
   run_call(CommOp::AllReduce, maker, p, n);
 }
 
+// "the ring 0 2 1"
+std::string in_words(const Ring& ring) {
+  std::string text = "the ring";
+  for (const int rank : ring) text += " " + std::to_string(rank);
+  return text;
+}
+
 TEST(RingAllReduceAlong, AddsThreeRanksWorkedOutByHand) {
+  SCOPED_TRACE("the ring 0 2 1, four elements");
   EXPECT_EQ(outputs(along({0, 2, 1}), all_reduce(4),
                     {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),
             (Rows(3, {111, 222, 333, 444})))
-      << "the ring 0 2 1, four elements, 1 2 3 4 and the tens and hundreds: what each rank ends "
-         "with";
+      << "ranks that begin with 1 2 3 4, ten and a hundred times that: what each ends with";
 }
 
 TEST(RingAllReduceAlong, SumsOnEveryRankInAnyOrder) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     for (const Ring& ring : {ordered(p), backwards(p), shuffled(p, 1)}) {
-      SCOPED_TRACE(testing::PrintToString(ring));
+      SCOPED_TRACE(in_words(ring));
       expect_sums(along(ring), p, n);
     }
   });
   for_drawn_sizes("RingAllReduceAlong", 20, 3000, [](int p, std::int64_t n, int) {
-    expect_sums(along(shuffled(p, static_cast<std::uint64_t>(n))), p, n);
+    const Ring ring = shuffled(p, static_cast<std::uint64_t>(n));
+    SCOPED_TRACE(in_words(ring));
+    expect_sums(along(ring), p, n);
   });
 }
 
@@ -76,13 +85,15 @@ TEST(RingAllReduceAlong, GivesAllRanksTheSameBitsAsAnyRingInThatOrder) {
 TEST(RingAllReduceAlong, SendsToTheNextAndReceivesFromTheOneBefore) {
   for (const int p : {2, 3, 7, 16}) {
     const Ring ring = shuffled(p, 3);
-    SCOPED_TRACE(testing::PrintToString(ring));
+    SCOPED_TRACE(in_words(ring));
     for (int i = 0; i < p; ++i) {
       const auto at = [&](int k) { return ring[static_cast<std::size_t>((k + p) % p)]; };
       const Plan plan = ring_all_reduce_along(all_reduce(4 * p), at(i), ring);
       const std::size_t times = 2 * (ring.size() - 1);
-      EXPECT_EQ(receivers(plan), std::vector<int>(times, at(i + 1))) << "rank " << at(i);
-      EXPECT_EQ(senders(plan), std::vector<int>(times, at(i - 1))) << "rank " << at(i);
+      EXPECT_EQ(receivers(plan), std::vector<int>(times, at(i + 1)))
+          << "rank " << at(i) << ": the ranks that it sends to, step by step";
+      EXPECT_EQ(senders(plan), std::vector<int>(times, at(i - 1)))
+          << "rank " << at(i) << ": the ranks that it receives from, step by step";
     }
   }
 }
@@ -91,14 +102,16 @@ TEST(RingAllReduceAlong, SendsToTheNextAndReceivesFromTheOneBefore) {
 TEST(RingAllReduceAlong, SendsTwiceTheBufferLessTwoChunksIn2PMinus2Steps) {
   for_sizes_and_counts([](int p, std::int64_t n) {
     const Ring ring = shuffled(p, 4);
+    SCOPED_TRACE(in_words(ring));
     for (int i = 0; i < p; ++i) {
       const int rank = ring[static_cast<std::size_t>(i)];
       const Traffic t = traffic_of(ring_all_reduce_along(all_reduce(n), rank, ring));
-      EXPECT_EQ(t.elements, 2 * n - chunk_count(n, i + 1, p) - chunk_count(n, i + 2, p)) << rank;
-      EXPECT_EQ(t.added, n - chunk_count(n, i, p)) << rank;
+      EXPECT_EQ(t.elements, 2 * n - chunk_count(n, i + 1, p) - chunk_count(n, i + 2, p))
+          << "rank " << rank << ": elements that it sends";
+      EXPECT_EQ(t.added, n - chunk_count(n, i, p)) << "rank " << rank << ": elements that it adds";
       if (n < p) continue;  // empty chunks are not sent
-      EXPECT_EQ(t.messages, 2 * (p - 1)) << rank;
-      EXPECT_EQ(t.steps, 2 * (p - 1)) << rank;
+      EXPECT_EQ(t.messages, 2 * (p - 1)) << "rank " << rank << ": messages that it sends";
+      EXPECT_EQ(t.steps, 2 * (p - 1)) << "rank " << rank << ": steps";
     }
   });
 }
