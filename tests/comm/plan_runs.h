@@ -29,7 +29,7 @@ inline constexpr std::int64_t kPoison = -77777;
 inline void for_sizes_and_counts(const std::function<void(int, std::int64_t)>& f) {
   for (const int p : kSizes)
     for (const std::int64_t count : {0, 1, p - 1, p + 1, 1000, 12 * p}) {
-      SCOPED_TRACE(testing::Message() << p << " ranks, count " << count);
+      SCOPED_TRACE(testing::Message() << p << (p == 1 ? " rank" : " ranks") << ", count " << count);
       f(p, count);
       if (testing::Test::HasFailure()) return;
     }
