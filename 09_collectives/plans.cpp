@@ -165,6 +165,13 @@ class Played {
   }
 
   void check_pieces(int r) {
+    const Plan& plan = plans_[at(r)];
+    const std::size_t ended = plan.step_ends.empty() ? 0 : plan.step_ends.back();
+    if (plan.actions.size() > ended)
+      problem_ = fmt::format("rank {}: {} never run, after the last end_step()", r,
+                             plan.actions.size() - ended == 1
+                                 ? "1 action is"
+                                 : fmt::format("{} actions are", plan.actions.size() - ended));
     for (const PlanAction& a : plans_[at(r)].actions)
       for (const Piece& p : {a.from, a.to}) {
         const std::int64_t size =

@@ -34,7 +34,7 @@ void rotate_in_turns(Communicator& world, ConstBuffer in, Buffer out);
 // r0, r1, ..., each of which waits for the next and the last for the first, beginning with the
 // smallest rank of the cycle; empty if there is none, when somebody can still go on. Of several
 // cycles, the one with the smallest rank. Throws Error naming the rank where waits_for[r] is
-// neither -1 nor a rank.
+// neither -1 nor a rank, wherever that is: all entries are looked at before any cycle is sought.
 std::vector<int> waiting_cycle(std::span<const int> waits_for);
 
 }  // namespace aisc

@@ -1,4 +1,4 @@
-// Yours to write; from 07_sequence_parallel/solution/g_and_g_bar.cpp (stub ac15b66307e8).
+// Yours to write; from 07_sequence_parallel/solution/g_and_g_bar.cpp (stub dcb85b269f4d).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "07_sequence_parallel/g_and_g_bar.h"
 
@@ -29,8 +29,9 @@ Passing begin_through(SequenceConjugate which, Direction direction, Communicator
                       const Tensor& x) {
   // LAB 07.1: g and g-bar
   // of_all_tokens(x, tp) and of_own_tokens(x, tp) are memory for a result. tp.all_gather(x, y)
-  // and tp.reduce_scatter(x, y) begin; what they return is waited for later, elsewhere. In which
-  // two of the four cases are there more tokens behind it than before?
+  // and tp.reduce_scatter(x, y) begin; what they return is waited for later, elsewhere. A Tensor is
+  // moved, not copied: return {std::move(y), std::move(work)}. In which two of the four cases are
+  // there more tokens behind it than before?
   throw NotImplemented("lab 07.1: g and g-bar", __FILE__, __LINE__);
   // END LAB 07.1
 }

@@ -27,8 +27,9 @@ Passing begin_through(SequenceConjugate which, Direction direction, Communicator
                       const Tensor& x) {
   // LAB 07.1: g and g-bar
   // > of_all_tokens(x, tp) and of_own_tokens(x, tp) are memory for a result. tp.all_gather(x, y)
-  // > and tp.reduce_scatter(x, y) begin; what they return is waited for later, elsewhere. In which
-  // > two of the four cases are there more tokens behind it than before?
+  // > and tp.reduce_scatter(x, y) begin; what they return is waited for later, elsewhere. A Tensor is
+  // > moved, not copied: return {std::move(y), std::move(work)}. In which two of the four cases are
+  // > there more tokens behind it than before?
   const bool gathers = (which == SequenceConjugate::G) == (direction == Direction::Forward);
   Tensor y = gathers ? of_all_tokens(x, tp) : of_own_tokens(x, tp);
   Work work = gathers ? tp.all_gather(x, y)       // comm: x, which nobody else has

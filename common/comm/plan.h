@@ -66,7 +66,8 @@ struct PlanTable {
   const PlanMaker& operator[](CommOp op) const { return makers[static_cast<std::size_t>(op)]; }
 };
 
-// Chunk i of `parts` of `count` elements, as share_of() has it.
+// Chunk i of `parts` of `count` elements, as share_of() has it: elements [i count / parts, (i + 1)
+// count / parts), both rounded down. 5 elements in 3 chunks: [0, 1), [1, 3), [3, 5).
 Piece chunk_of(Piece::Where where, std::int64_t count, int i, int parts);
 
 // The default of each collective. p ranks, S bytes of a rank's largest buffer, L = ceil(log2 p).

@@ -42,12 +42,16 @@ TEST(Merge, WithNoKeysIsTheOther) {
 TEST(Merge, OfLargeScoresOverflowsNowhere) {
   for (const double far : {1e4, 750.0, 709.0}) {
     const Merged m = merged(far, -far);
-    EXPECT_EQ(m.lse, far);
-    EXPECT_EQ(m.of_a, 1);
-    EXPECT_EQ(m.of_b, 0);
+    std::string parts = fmt::format("log-sum-exps {} and {}: the ", far, -far);
+    EXPECT_EQ(m.lse, far) << parts << "log-sum-exp of both";
+    EXPECT_EQ(m.of_a, 1) << parts << "first one's share";
+    EXPECT_EQ(m.of_b, 0) << parts << "second one's share";
     const Merged same = merged(-far, -far);
-    EXPECT_NEAR(same.lse, std::log(2) - far, 1e-10);
-    EXPECT_EQ(same.of_a, 0.5);
+    parts = fmt::format("log-sum-exps {0} and {0}: the ", -far);
+    EXPECT_NEAR(same.lse, std::log(2) - far, 1e-10) << parts << "log-sum-exp of both";
+    EXPECT_EQ(same.of_a - 0.5, 0) << parts
+                                  << "first one's share, less a half; merge.h says how the "
+                                  << "shares keep all their digits";
   }
 }
 
@@ -92,12 +96,15 @@ TEST(TokenParts, CoverTheSequenceOnce) {
           const TokenPart part = token_part(form, rank, ranks, tokens);
           std::int64_t before = -1;
           for (std::int64_t t = 0; t < part.count; ++t) {
-            EXPECT_GT(part.runs.position(t), before);
+            EXPECT_GT(part.runs.position(t), before)
+                << ranks << " ranks, " << tokens << " tokens: where token " << t << " of rank "
+                << rank << " stands, behind the one before";
             before = part.runs.position(t);
             ++seen[static_cast<std::size_t>(before)];
           }
         }
-        EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << ranks << " ranks, " << tokens;
+        EXPECT_EQ(seen, std::vector<int>(seen.size(), 1))
+            << ranks << " ranks, " << tokens << " tokens: how many ranks have each token";
       }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "07_sequence_parallel/token_linear.h"
 #include "common/nn/layer_norm.h"
 #include "tests/06_tensor_parallel/split_layers.h"
@@ -14,10 +16,13 @@ namespace {
 TEST(SumOverTokens, IsAskedForByWhatSeesAPartOfThem) {
   split::on_groups(2, [](const Rank& rank, Communicator& tp) {
     const auto norm = summed_over_tokens(std::make_unique<LayerNorm>(rank, "norm", 4));
+    std::string asked, not_asked;
     for (const Parameter* p : norm->parameters())
-      EXPECT_TRUE(p->sync == Sync::DataAndTensor)
-          << "the gradient of " << p->name << " has to be summed over the ranks of tp: each sees a "
-          << "part of the tokens";
+      (p->sync == Sync::DataAndTensor ? asked : not_asked) += " " + p->name;
+    EXPECT_TRUE(not_asked.empty()) << "the gradients of a norm have to be summed over the ranks of "
+                                      "tp, too, each of which sees "
+                                   << "a part of the tokens; the sum is asked for of"
+                                   << (asked.empty() ? " none" : asked) << ", not of" << not_asked;
     ScatteredRowLinear row(rank, tp, "row", 4, 4);
     EXPECT_TRUE(row.parameters()[0]->sync == Sync::Data)
         << "each rank has its own rows of the weight";

@@ -63,7 +63,7 @@ TEST(BinomialBroadcast, TheRootSendsInEachOfLog2PStepsAndNobodyMore) {
         EXPECT_EQ(t.elements, 10 * sent) << "elements that the rank sends";
         EXPECT_EQ(t.steps, v == 0 ? sent : sent + 1) << "steps of the rank";
         if (v == 0) {
-          EXPECT_EQ(sent, log2_ceil(p));
+          EXPECT_EQ(sent, log2_ceil(p)) << "messages that the root sends";
         }
       }
 }
@@ -215,7 +215,7 @@ TEST(BinomialGather, EveryRankSendsItsSubtreesChunksInOneMessage) {
         const Traffic t = traffic_of(plan);
         std::vector<int> expected = children(v, p);  // the nearest first
         for (int& w : expected) w = (w + root) % p;
-        EXPECT_EQ(senders(plan), expected);
+        EXPECT_EQ(senders(plan), expected) << "the ranks that it receives from, in order";
         EXPECT_EQ(t.elements, v == 0 ? 0 : subtree(v, p) * chunk) << "elements that the rank sends";
         EXPECT_EQ(t.messages, v == 0 ? 0 : 1) << "messages that the rank sends";
         if (p > 1) {
@@ -236,9 +236,9 @@ TEST(BinomialGather, TakesTheTimeOfAScatterForPowersOfTwoAndNoMoreForOthers) {
       for (const int root : {0, p - 1}) {
         SCOPED_TRACE(testing::Message() << p << " ranks, chunks of " << chunk);
         const double seconds = simulated_seconds(binomial_gather, gather(chunk, root), p);
-        EXPECT_LE(seconds, down_a_tree_seconds(p, chunk));
+        EXPECT_LE(seconds, down_a_tree_seconds(p, chunk)) << "seconds, beside those of a scatter";
         if (std::has_single_bit(static_cast<unsigned>(p))) {
-          EXPECT_EQ(seconds, down_a_tree_seconds(p, chunk));
+          EXPECT_EQ(seconds, down_a_tree_seconds(p, chunk)) << "seconds, beside those of a scatter";
         }
       }
 }

@@ -53,12 +53,12 @@ inline Cost counted(const PlanMaker& maker, CommOp op, int ranks, std::int64_t b
 }
 
 inline void expect_equal(const Cost& found, const Cost& expected) {
-  EXPECT_EQ(found.steps, expected.steps);
+  EXPECT_EQ(found.steps, expected.steps) << "steps of the rank that has most";
   EXPECT_EQ(found.messages, expected.messages) << "messages of the rank that sends most";
   EXPECT_EQ(found.bytes, expected.bytes) << "bytes of the rank that sends most";
   EXPECT_EQ(found.added_bytes, expected.added_bytes) << "bytes added by the rank that adds most";
   EXPECT_EQ(found.total_bytes, expected.total_bytes) << "bytes sent by all ranks together";
-  EXPECT_EQ(found.seconds, expected.seconds);
+  EXPECT_EQ(found.seconds, expected.seconds) << "seconds until the last rank is done";
 }
 
 }  // namespace aisc::plan_costs

@@ -43,7 +43,7 @@ inline void expect_scratch(const PlanMaker& maker, const Collective& c, int p,
                            const std::function<std::int64_t(int)>& most) {
   for (int r = 0; r < p; ++r)
     EXPECT_LE(maker(c, r, p).scratch_count, most(r))
-        << "rank " << r << " of " << p << ", count " << c.call.count;
+        << "rank " << r << " of " << p << ", count " << c.call.count << ": elements of scratch";
 }
 
 // What all ranks send together; each piece has to lie in its buffer.
@@ -59,9 +59,10 @@ inline std::int64_t elements_sent(const PlanMaker& maker, const Collective& c, i
       const std::int64_t most = piece.where == Where::Scratch ? plan.scratch_count
                                 : piece.where == Where::In    ? (is_all_in ? all : n)
                                                               : (is_all_out ? all : n);
-      EXPECT_GE(piece.begin, 0) << "rank " << r;
-      EXPECT_GT(piece.count, 0) << "rank " << r;
-      EXPECT_LE(piece.begin + piece.count, most) << "rank " << r;
+      EXPECT_GE(piece.begin, 0) << "rank " << r << ": where a piece begins";
+      EXPECT_GT(piece.count, 0) << "rank " << r << ": elements of a piece";
+      EXPECT_LE(piece.begin + piece.count, most)
+          << "rank " << r << ": where a piece ends in a buffer of " << most << " elements";
     };
     for (const PlanAction& action : plan.actions) {
       if (action.kind != PlanAction::Kind::Recv) expect_inside(action.from);

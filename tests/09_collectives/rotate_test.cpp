@@ -26,27 +26,38 @@ std::string error_of(const LaunchOptions& options, const std::function<void(Rank
   return message_of([&] { launch(options, body); });
 }
 
+// "2 ranks, 1000 elements in small pieces"
+std::string case_in_words(Backend backend, int p, std::int64_t count) {
+  return std::to_string(p) + (p == 1 ? " rank, " : " ranks, ") + std::to_string(count) +
+         (count == 1 ? " element" : " elements") +
+         (backend == Backend::Virtual      ? " in virtual time"
+          : backend == Backend::TinyChunks ? " in small pieces"
+                                           : "");
+}
+
 // Every rank's `out` is what the one before it sent; `in` stays, and nothing beside `out` changes.
 void expect_rotates(Rotation rotation, Backend backend, int p, std::int64_t count) {
-  SCOPED_TRACE(testing::Message() << p << " ranks, count " << count << ", "
-                                  << conformance::name_of(backend));
+  const std::string words = case_in_words(backend, p, count);
   const auto error = error_of(conformance::options_of(backend, p), [&](Rank rank) {
     const int me = rank.world.rank(), previous = (me - 1 + p) % p;
     const conformance::Guarded in(count, DType::F32, rank.device, conformance::sent_by(me));
     const conformance::Guarded out(count, DType::F32, rank.device);
     rotation(rank.world, in.view(), out.view());
-    in.expect(conformance::sent_by(me), "in of rank " + std::to_string(me));
-    out.expect(conformance::sent_by(previous), "out of rank " + std::to_string(me));
+    in.expect(conformance::sent_by(me), words + ": in of rank " + std::to_string(me));
+    out.expect(conformance::sent_by(previous), words + ": out of rank " + std::to_string(me));
   });
-  EXPECT_TRUE(error.empty()) << error;
+  EXPECT_TRUE(error.empty()) << words << ": " << error;
 }
 
+// Begins with the fewest ranks and elements, and ends with the first failure.
 void expect_rotates_on_threads(Rotation rotation, std::string_view what) {
   for (int p = 1; p <= 7; ++p)
     for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1000},
                                      std::int64_t{65'537}, drawn(what, 2, 20'000)})
-      for (const Backend backend : {Backend::Plain, Backend::TinyChunks, Backend::Virtual})
+      for (const Backend backend : {Backend::Plain, Backend::TinyChunks, Backend::Virtual}) {
         expect_rotates(rotation, backend, p, count);
+        if (testing::Test::HasFailure()) return;
+      }
 }
 
 // Each rank's seconds on exact::kFlat; -1 after an error.
@@ -57,24 +68,26 @@ std::vector<double> seconds_of(Rotation rotation, int p, std::int64_t count) {
       rotation(rank.world, exact::f32(rank, count), exact::f32(rank, count));
     });
   });
-  EXPECT_TRUE(message.empty()) << message;
+  EXPECT_TRUE(message.empty()) << case_in_words(Backend::Virtual, p, count) << ": " << message;
   seconds.resize(static_cast<std::size_t>(p), -1);
   return seconds;
 }
 
 void expect_one_message_each(Rotation rotation) {
   for (int p = 1; p <= 7; ++p) {
-    SCOPED_TRACE(testing::Message() << p << " ranks");
+    const std::string words = case_in_words(Backend::Plain, p, 1000);
     const auto error = error_of({.ranks = p}, [&](Rank rank) {
       rotation(rank.world, exact::f32(rank, 1000), exact::f32(rank, 1000));
       const CommStats stats = rank.world.stats();
-      ASSERT_EQ(stats.peers.size(), 1u);
+      const std::string me = words + ": rank " + std::to_string(rank.world.rank());
+      ASSERT_EQ(stats.peers.size(), 1u) << me << ": ranks that it sends to";
       const auto& [to, sent] = *stats.peers.begin();
-      EXPECT_EQ(to, (rank.world.rank() + 1) % p) << "is the next of rank " << rank.world.rank();
-      EXPECT_EQ(sent.messages, 1);
-      EXPECT_EQ(sent.wire_bytes, 4000);
+      EXPECT_EQ(to, (rank.world.rank() + 1) % p) << me << ": the rank that it sends to";
+      EXPECT_EQ(sent.messages, 1) << me << ": messages";
+      EXPECT_EQ(sent.wire_bytes, 4000) << me << ": bytes";
     });
-    EXPECT_TRUE(error.empty()) << error;
+    EXPECT_TRUE(error.empty()) << words << ": " << error;
+    if (testing::Test::HasFailure()) return;
   }
 }
 
@@ -143,10 +156,9 @@ std::vector<Events> events_of(Rotation rotation, int p) {
     const auto rank = static_cast<std::size_t>(world->rank());
     return std::make_unique<Recorder>(std::move(world), events[rank]);
   };
-  EXPECT_EQ(
-      error_of(options,
-               [&](Rank rank) { rotation(rank.world, exact::f32(rank, 8), exact::f32(rank, 8)); }),
-      "");
+  const auto error = error_of(
+      options, [&](Rank rank) { rotation(rank.world, exact::f32(rank, 8), exact::f32(rank, 8)); });
+  EXPECT_TRUE(error.empty()) << case_in_words(Backend::Plain, p, 8) << ": " << error;
   return events;
 }
 
@@ -181,7 +193,8 @@ int turns_of(const std::vector<Events>& events) {
   }
   int last = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    EXPECT_EQ(ranks[r].at, events[r].size()) << "rank " << r << " waits for ever";
+    EXPECT_EQ(ranks[r].at, events[r].size())
+        << events.size() << " ranks: rank " << r << " waits for ever: events until then";
     last = std::max(last, ranks[r].turn);
   }
   return last;
@@ -190,7 +203,7 @@ int turns_of(const std::vector<Events>& events) {
 TEST(RotateAndWait, EndsAtOnceWithAnErrorThatNamesAllRanksAndWhomTheyWaitFor) {
   for (const Backend backend : {Backend::Plain, Backend::TinyChunks, Backend::Virtual})
     for (const int p : {2, 3, 4, 7}) {
-      SCOPED_TRACE(testing::Message() << p << " ranks, " << conformance::name_of(backend));
+      SCOPED_TRACE(case_in_words(backend, p, 3));
       const auto error = error_of(conformance::options_of(backend, p), [](Rank rank) {
         rotate_and_wait(rank.world, exact::f32(rank, 3), exact::f32(rank, 3));
       });
@@ -219,14 +232,16 @@ TEST(Rotate, BringsWhatTheRankBeforeHas) { expect_rotates_on_threads(rotate, "co
 TEST(Rotate, SendsOneMessageToTheNext) { expect_one_message_each(rotate); }
 
 TEST(Rotate, TakesTheTimeOfOneMessage) {
-  for (int p = 1; p <= 16; ++p)
+  for (int p = 1; p <= 16 && !testing::Test::HasFailure(); ++p)
     for (const std::int64_t count : {std::int64_t{1}, std::int64_t{65'537}})
       for (const double seconds : seconds_of(rotate, p, count))
-        EXPECT_EQ(seconds, exact::message(static_cast<double>(count))) << p << " ranks";
+        EXPECT_EQ(seconds, exact::message(static_cast<double>(count)))
+            << case_in_words(Backend::Virtual, p, count) << ": seconds, those of one message";
 }
 
 TEST(Rotate, TakesOneTurn) {
-  for (int p = 1; p <= 9; ++p) EXPECT_EQ(turns_of(events_of(rotate, p)), 1) << p << " ranks";
+  for (int p = 1; p <= 9 && !testing::Test::HasFailure(); ++p)
+    EXPECT_EQ(turns_of(events_of(rotate, p)), 1) << p << " ranks: turns";
 }
 
 TEST(RotateInTurns, BringsWhatTheRankBeforeHas) {
@@ -236,39 +251,52 @@ TEST(RotateInTurns, BringsWhatTheRankBeforeHas) {
 TEST(RotateInTurns, SendsOneMessageToTheNext) { expect_one_message_each(rotate_in_turns); }
 
 TEST(RotateInTurns, HasOneMessageUnderWayAtATime) {
-  for (int p = 2; p <= 9; ++p)
-    for (const Events& events : events_of(rotate_in_turns, p))
-      for (std::size_t i = 0; i < events.size(); ++i) {
-        ASSERT_EQ(events[i].kind == Event::Kind::Wait, i % 2 == 1) << "event " << i;
-        if (i % 2 == 1) {
-          ASSERT_EQ(events[i].what, i - 1);
+  const auto words_of = [](const Event& message) {
+    return message.kind == Event::Kind::Send ? "send" : "recv";
+  };
+  for (int p = 2; p <= 9 && !testing::Test::HasFailure(); ++p) {
+    const std::vector<Events> ranks = events_of(rotate_in_turns, p);
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      for (std::size_t i = 0; i < ranks[r].size(); ++i) {
+        const Event& event = ranks[r][i];
+        const bool waits = event.kind == Event::Kind::Wait;
+        if (i % 2 == 0) {
+          ASSERT_FALSE(waits) << p << " ranks: rank " << r << " waited twice";
+          continue;
         }
+        const Event& before = ranks[r][i - 1];
+        ASSERT_TRUE(waits) << p << " ranks: rank " << r << " began to " << words_of(event)
+                           << " while its " << words_of(before) << " was under way";
+        ASSERT_EQ(event.what, i - 1) << p << " ranks: rank " << r << ": the message waited for";
       }
+  }
 }
 
 // The last rank and rank 0 are neighbours; where both are of even number, one of them waits.
 TEST(RotateInTurns, TakesTwoTurnsAndThreeWhereThereIsAnOddNumberOfRanks) {
-  for (int p = 2; p <= 16; ++p)
-    EXPECT_EQ(turns_of(events_of(rotate_in_turns, p)), p % 2 == 0 ? 2 : 3) << p << " ranks";
+  for (int p = 2; p <= 16 && !testing::Test::HasFailure(); ++p)
+    EXPECT_EQ(turns_of(events_of(rotate_in_turns, p)), p % 2 == 0 ? 2 : 3) << p << " ranks: turns";
 }
 
 TEST(RotateInTurns, TakesTheTimeOfTwoMessages) {
-  for (int p = 2; p <= 16; ++p)
+  for (int p = 2; p <= 16 && !testing::Test::HasFailure(); ++p)
     for (const std::int64_t count : {std::int64_t{1}, std::int64_t{65'537}}) {
       const auto seconds = seconds_of(rotate_in_turns, p, count);
       const double message = exact::message(static_cast<double>(count));
-      EXPECT_EQ(*std::max_element(seconds.begin(), seconds.end()), 2 * message) << p << " ranks";
+      EXPECT_EQ(*std::max_element(seconds.begin(), seconds.end()), 2 * message)
+          << case_in_words(Backend::Virtual, p, count) << ": seconds, those of two messages";
       for (std::size_t r = 0; r < seconds.size() && p % 2 == 0; ++r)
-        EXPECT_EQ(seconds[r], 2 * message) << "rank " << r << " of " << p;
+        EXPECT_EQ(seconds[r], 2 * message)
+            << case_in_words(Backend::Virtual, p, count) << ": seconds of rank " << r;
     }
 }
 
 using Ranks = std::vector<int>;
 
 void expect_cycle(const Ranks& waits_for, const Ranks& expected) {
-  EXPECT_EQ(waiting_cycle(waits_for), expected)
-      << "the cycle of ranks that wait for " << testing::PrintToString(waits_for)
-      << ", -1: for nobody";
+  const std::string words =
+      "the cycle of ranks that wait for " + testing::PrintToString(waits_for) + ", -1: for nobody";
+  EXPECT_EQ(waiting_cycle(waits_for), expected) << words;
 }
 
 TEST(WaitingCycle, IsEmptyWhereSomebodyCanGoOn) {
@@ -283,6 +311,11 @@ TEST(WaitingCycle, OfAllRanksIsTheRing) {
   expect_cycle(Ranks{1, 0}, (Ranks{0, 1}));
   expect_cycle(Ranks{1, 2, 3, 0}, (Ranks{0, 1, 2, 3}));
   expect_cycle(Ranks{3, 0, 1, 2}, (Ranks{0, 3, 2, 1}));
+}
+
+// The way 0 1 2 1 2 ... never comes back to its start.
+TEST(WaitingCycle, OfRanks1And2EndsTheWayFrom0WhichOnlyLeadsThere) {
+  expect_cycle(Ranks{1, 2, 1}, (Ranks{1, 2}));
 }
 
 TEST(WaitingCycle, MayBeLongAndFarAway) {

@@ -76,7 +76,8 @@ inline Counted expect_runs_as_planned(const PlanMaker& maker, const Collective& 
                                       const Network& network = exact::kFlat) {
   SCOPED_TRACE(testing::Message() << p << " ranks, count " << c.call.count);
   const std::vector<Plan> plans = plans_of(maker, c, p);
-  Counted counted{std::vector<CommStats>(plans.size())};
+  Counted counted{std::vector<CommStats>(plans.size()), std::vector<double>(plans.size(), -1)};
+  if (testing::Test::HasFailure()) return counted;  // the first failure is that of the fewest ranks
   LaunchOptions options{.ranks = p, .network = network};
   options.plans[c.call.op] = maker;
   const std::string error = message_of([&] {
@@ -84,16 +85,17 @@ inline Counted expect_runs_as_planned(const PlanMaker& maker, const Collective& 
       call_on(rank, c.call);
       counted.stats[static_cast<std::size_t>(rank.world.rank())] = rank.world.stats();
     });
-    EXPECT_EQ(simulate(maker, c, p, network).end_seconds, counted.seconds);
+    EXPECT_EQ(simulate(maker, c, p, network).end_seconds, counted.seconds)
+        << "the time at which each rank is done, by simulate() and on threads";
   });
-  EXPECT_EQ(error, "");
+  EXPECT_TRUE(error.empty()) << error;
   counted.seconds.resize(plans.size(), -1);  // nobody's, after an error
   for (std::size_t r = 0; r < plans.size(); ++r) {
     const Traffic planned = traffic_of(plans[r]);
     const CommStats& stats = counted.stats[r];
-    EXPECT_EQ(stats.steps, planned.steps) << "rank " << r;
-    EXPECT_EQ(stats.sent().messages, planned.messages) << "rank " << r;
-    EXPECT_EQ(stats.sent().wire_bytes, 4 * planned.elements) << "rank " << r;
+    EXPECT_EQ(stats.steps, planned.steps) << "rank " << r << ": steps";
+    EXPECT_EQ(stats.sent().messages, planned.messages) << "rank " << r << ": messages sent";
+    EXPECT_EQ(stats.sent().wire_bytes, 4 * planned.elements) << "rank " << r << ": bytes sent";
   }
   return counted;
 }
@@ -102,7 +104,8 @@ inline Counted expect_runs_as_planned(const PlanMaker& maker, const Collective& 
 inline double simulated_seconds(const PlanMaker& maker, const Collective& c, int p,
                                 const Network& network = exact::kFlat) {
   double seconds = -1;
-  EXPECT_EQ(message_of([&] { seconds = simulate(maker, c, p, network).seconds; }), "");
+  const std::string error = message_of([&] { seconds = simulate(maker, c, p, network).seconds; });
+  EXPECT_TRUE(error.empty()) << p << " ranks, count " << c.call.count << ": " << error;
   return seconds;
 }
 
@@ -138,6 +141,7 @@ inline void for_drawn_sizes(const std::string& what, int most_ranks, std::int64_
     const auto root = static_cast<int>(drawn("root of " + name, 0, p - 1));
     SCOPED_TRACE(testing::Message() << p << " ranks, count " << n << ", root " << root);
     f(p, n, root);
+    if (testing::Test::HasFailure()) return;
   }
 }
 

@@ -25,11 +25,11 @@ void expect_fit(const Topology& t, const Channels& channels, int directions) {
   ASSERT_FALSE(channels.orders.empty());
   for (const Order& order : channels.orders) {
     ASSERT_EQ(std::set<int>(order.begin(), order.end()).size(), order.size());
-    ASSERT_EQ(static_cast<int>(order.size()), t.ranks());
+    ASSERT_EQ(static_cast<int>(order.size()), t.ranks()) << "ranks of a chain";
     const std::size_t hops = order.size() - (directions == 2 ? 1 : 0);
     for (std::size_t i = 0; i < hops; ++i) {
       const int a = order[i], b = order[(i + 1) % order.size()];
-      ASSERT_TRUE(a >= 0 && a < t.ranks());
+      ASSERT_TRUE(a >= 0 && a < t.ranks()) << "rank " << a << " of a ring is no rank";
       for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
         if (from == b && directions == 1) continue;
         for (const int wire : network.routes[static_cast<std::size_t>(from * t.ranks() + to)].wires)
@@ -39,12 +39,13 @@ void expect_fit(const Topology& t, const Channels& channels, int directions) {
   }
   for (std::size_t wire = 0; wire < load.size(); ++wire)
     EXPECT_LE(load[wire], t.bytes_per_second(static_cast<int>(wire)) * (1 + 1e-6))
-        << "wire from " << t.name_of(t.ends_of(static_cast<int>(wire)).first);
+        << "bytes/s over the wire from " << t.name_of(t.ends_of(static_cast<int>(wire)).first)
+        << " to " << t.name_of(t.ends_of(static_cast<int>(wire)).second);
 }
 
 void expect_channels(const Channels& channels, std::size_t count, double gigabytes) {
-  EXPECT_EQ(channels.orders.size(), count);
-  EXPECT_EQ(channels.bytes_per_second, gigabytes * kGigabyte);
+  EXPECT_EQ(channels.orders.size(), count) << "how many rings or chains are found";
+  EXPECT_EQ(channels.bytes_per_second, gigabytes * kGigabyte) << "bytes/s of each of them";
 }
 Channels expect_rings(const Topology& t, std::size_t count, double gigabytes) {
   const Channels rings = find_rings(t);
@@ -71,7 +72,8 @@ TEST(FindRings, OfAPcieTreePassesEachCableOnceInEachDirection) {
     const auto [a, b] = t.ends_of(wire);
     const bool is_card = t.vertices()[static_cast<std::size_t>(a)].kind == Kind::Card ||
                          t.vertices()[static_cast<std::size_t>(b)].kind == Kind::Card;
-    EXPECT_EQ(times[static_cast<std::size_t>(wire)], is_card ? 0 : 1) << t.name_of(a);
+    EXPECT_EQ(times[static_cast<std::size_t>(wire)], is_card ? 0 : 1)
+        << "how often the ring passes the wire from " << t.name_of(a) << " to " << t.name_of(b);
   }
 }
 
@@ -79,14 +81,14 @@ TEST(FindRings, OfAPcieTreePassesEachCableOnceInEachDirection) {
 // calls the machine three interwoven rings.
 TEST(FindRings, OfADgx1AreThreeInBothDirections) {
   const Channels rings = expect_rings(dgx1(), 6, 25);
-  EXPECT_EQ(rings.total_bytes_per_second(), 150 * kGigabyte);
+  EXPECT_EQ(rings.total_bytes_per_second(), 150 * kGigabyte) << "bytes/s of all rings together";
   std::multiset<Order> there(rings.orders.begin(), rings.orders.end()), back;
   for (Order order : rings.orders) {
-    EXPECT_EQ(order.front(), 0);
+    EXPECT_EQ(order.front(), 0) << "the rank that a ring begins with";
     std::reverse(order.begin() + 1, order.end());
     back.insert(order);
   }
-  EXPECT_EQ(there, back);
+  EXPECT_EQ(there, back) << "rings in one direction, beside the others turned round";
 }
 
 TEST(FindRings, OfNvswitchesTakeAllThatAGpuHas) { expect_rings(nvswitch_node(), 1, 300); }
@@ -103,13 +105,15 @@ void expect_nodes_alike(const Topology& t, const Channels& rings) {
     for (int i = 0; i < t.ranks(); ++i) {
       const Vertex &gpu = t.gpu(order[static_cast<std::size_t>(i)]),
                    &first = t.gpu(order[static_cast<std::size_t>(i % gpus)]);
-      EXPECT_EQ(gpu.node, i / gpus);
-      EXPECT_EQ(gpu.number, first.number);
+      EXPECT_EQ(gpu.node, i / gpus) << "place " << i << " of a ring: its node";
+      EXPECT_EQ(gpu.number, first.number)
+          << "place " << i << " of a ring: its GPU, as in the first node";
     }
   const std::vector<int> times = crossings(t, rings.orders);
   for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
     if (begin_of(t, wire) == Kind::Spine) {
-      EXPECT_EQ(times[static_cast<std::size_t>(wire)], 0);
+      EXPECT_EQ(times[static_cast<std::size_t>(wire)], 0)
+          << "how often rings pass a wire from the spine";
     }
 }
 
@@ -122,7 +126,8 @@ TEST(FindRings, OfNodesWithEightCardsAreEightOnePerCard) {
     const std::vector<int> times = crossings(t, rings.orders);
     for (int wire = 0; wire < static_cast<int>(times.size()); ++wire)
       if (begin_of(t, wire) == Kind::Card) {
-        EXPECT_EQ(times[static_cast<std::size_t>(wire)], 1);
+        EXPECT_EQ(times[static_cast<std::size_t>(wire)], 1)
+            << "how often rings pass a wire from a card";
       }
   }
 }
@@ -187,10 +192,12 @@ TEST(FindRings, MissNoneOnSmallMachines) {
     const Channels rings = find_rings(t);
     expect_fit(t, rings, 1);
     if (most > 0) {
-      EXPECT_DOUBLE_EQ(rings.total_bytes_per_second(), most);
+      EXPECT_DOUBLE_EQ(rings.total_bytes_per_second(), most)
+          << "bytes/s of all rings, beside the most that there is";
     } else {
-      EXPECT_GE(rings.total_bytes_per_second(), 0.01);  // some hops over the PCIe switch
-      EXPECT_LT(rings.bytes_per_second, 0.02);
+      EXPECT_GE(rings.total_bytes_per_second(), 0.01)
+          << "bytes/s of all rings";  // some hops over the PCIe switch
+      EXPECT_LT(rings.bytes_per_second, 0.02) << "bytes/s of a ring over the PCIe switch";
     }
   }
 }
@@ -207,11 +214,12 @@ TEST(FindRings, KeepToNvlinkWhereItConnectsAll) {
 
 TEST(FindRings, AreTheSameEachTime) {
   for (const Topology& t : {dgx1(), cluster(nvswitch_node(), 2, hdr_fabric())})
-    EXPECT_EQ(find_rings(t).orders, find_rings(t).orders);
+    EXPECT_EQ(find_rings(t).orders, find_rings(t).orders) << "rings found once, and again";
 }
 
 TEST(FindRings, KeepToTheirLimits) {
-  EXPECT_EQ(find_rings(dgx1(), {.most_channels = 2}).orders.size(), 2u);
+  EXPECT_EQ(find_rings(dgx1(), {.most_channels = 2}).orders.size(), 2u)
+      << "at most two channels asked for: how many are found";
   EXPECT_EQ(message_of([] { find_rings(dgx1(), {.steps = 5}); }),
             "search: no channel through 8 GPUs found in 5 steps");
 }
@@ -255,7 +263,8 @@ void expect_trees(const Topology& t, std::size_t count, double gigabytes) {
     for (int node = 0; node < nodes; ++node) {
       send(rank(node, 0), rank((node + 1) % nodes, 0), 2);
       for (int place = 0; place < gpus; ++place) {
-        EXPECT_EQ(t.gpu(rank(node, place)).node, node);
+        EXPECT_EQ(t.gpu(rank(node, place)).node, node)
+            << "place " << place << " of the part for node " << node << ": its node";
         EXPECT_EQ(rank(node, place) % gpus, rank(0, place) % gpus) << "nodes have the same chain";
         if (place == 0) continue;
         send(rank(node, place - 1), rank(node, place), 1);
@@ -264,7 +273,9 @@ void expect_trees(const Topology& t, std::size_t count, double gigabytes) {
     }
   }
   for (std::size_t wire = 0; wire < sent.size(); ++wire)
-    EXPECT_LE(sent[wire], t.bytes_per_second(static_cast<int>(wire)) * (1 + 1e-9)) << wire;
+    EXPECT_LE(sent[wire], t.bytes_per_second(static_cast<int>(wire)) * (1 + 1e-9))
+        << "bytes/s over the wire from " << t.name_of(t.ends_of(static_cast<int>(wire)).first)
+        << " to " << t.name_of(t.ends_of(static_cast<int>(wire)).second);
 }
 
 // A card sends up and down, too: half of it for each.
@@ -292,20 +303,27 @@ int crossings_between(const Topology& t, const Order& ring, const std::string& a
 // what its two GPUs send.
 TEST(Crossings, AreCountedByHandOnThePcieTree) {
   const Topology t = pcie_tree();
-  EXPECT_EQ(crossings_between(t, kInterleaved, "CPU 0", "CPU 1"), 4);
-  EXPECT_EQ(crossings_between(t, kInterleaved, "CPU 1", "CPU 0"), 4);
-  EXPECT_EQ(crossings_between(t, kInterleaved, "PCIe switch 0", "CPU 0"), 2);
-  EXPECT_EQ(crossings_between(t, kInterleaved, "GPU 3", "PCIe switch 1"), 1);
-  EXPECT_EQ(crossings_between(t, kBySwitches, "CPU 0", "CPU 1"), 2);
-  EXPECT_EQ(crossings_between(t, kBySwitches, "PCIe switch 2", "CPU 1"), 2);
+  EXPECT_EQ(crossings_between(t, kInterleaved, "CPU 0", "CPU 1"), 4)
+      << "the ring 0 4 1 5 2 6 3 7: messages from CPU 0 to CPU 1";
+  EXPECT_EQ(crossings_between(t, kInterleaved, "CPU 1", "CPU 0"), 4)
+      << "the ring 0 4 1 5 2 6 3 7: messages from CPU 1 to CPU 0";
+  EXPECT_EQ(crossings_between(t, kInterleaved, "PCIe switch 0", "CPU 0"), 2)
+      << "the ring 0 4 1 5 2 6 3 7: messages from PCIe switch 0 to CPU 0";
+  EXPECT_EQ(crossings_between(t, kInterleaved, "GPU 3", "PCIe switch 1"), 1)
+      << "the ring 0 4 1 5 2 6 3 7: messages from GPU 3 to PCIe switch 1";
+  EXPECT_EQ(crossings_between(t, kBySwitches, "CPU 0", "CPU 1"), 2)
+      << "the ring 0 2 4 6 1 3 5 7: messages from CPU 0 to CPU 1";
+  EXPECT_EQ(crossings_between(t, kBySwitches, "PCIe switch 2", "CPU 1"), 2)
+      << "the ring 0 2 4 6 1 3 5 7: messages from PCIe switch 2 to CPU 1";
   const auto rate = [&](const Order& ring) {
     return ring_bytes_per_second(t, std::vector<Order>{ring});
   };
-  EXPECT_EQ(rate(kNatural), 10 * kGigabyte);
-  EXPECT_EQ(rate(kBySwitches), 10 * kGigabyte / 2);
-  EXPECT_EQ(rate(kInterleaved), 10 * kGigabyte / 4);
-  EXPECT_EQ(ring_bytes_per_second(dgx1(), std::vector<Order>{kNatural}), 6 * kGigabyte);
-  EXPECT_EQ(ring_bytes_per_second(t, {}), 0);
+  EXPECT_EQ(rate(kNatural), 10 * kGigabyte) << "bytes/s of the ring 0 1 2 3 4 5 6 7";
+  EXPECT_EQ(rate(kBySwitches), 10 * kGigabyte / 2) << "bytes/s of the ring 0 2 4 6 1 3 5 7";
+  EXPECT_EQ(rate(kInterleaved), 10 * kGigabyte / 4) << "bytes/s of the ring 0 4 1 5 2 6 3 7";
+  EXPECT_EQ(ring_bytes_per_second(dgx1(), std::vector<Order>{kNatural}), 6 * kGigabyte)
+      << "bytes/s of the ring 0 1 2 ... 7 on a DGX-1";
+  EXPECT_EQ(ring_bytes_per_second(t, {}), 0) << "bytes/s of no ring";
   EXPECT_EQ(message_of([&] { rate({0, 8}); }), "crossings: rank 8, there are 8");
 }
 
@@ -313,7 +331,8 @@ TEST(Crossings, OfFoundRingsLeaveThemTheirRate) {
   for (const Topology& t :
        {pcie_tree(), dgx1(), nvswitch_node(), cluster(nvswitch_node(), 2, hdr_fabric())}) {
     const Channels rings = find_rings(t);
-    EXPECT_GE(ring_bytes_per_second(t, rings.orders), rings.bytes_per_second * (1 - 1e-9));
+    EXPECT_GE(ring_bytes_per_second(t, rings.orders), rings.bytes_per_second * (1 - 1e-9))
+        << "bytes/s of the rings that were found";
   }
 }
 

@@ -25,33 +25,35 @@ std::string way_of(const Topology& topology, int from, int to) {
 
 TEST(Topology, NumbersVerticesOfAKindInTheirNode) {
   Topology t;
-  EXPECT_EQ(t.add(Kind::Gpu, 0), 0);
-  EXPECT_EQ(t.add(Kind::Card, 0), 1);
-  EXPECT_EQ(t.add(Kind::Gpu, 0), 2);
-  EXPECT_EQ(t.add(Kind::Gpu, 1), 3);
-  EXPECT_EQ(t.add(Kind::Spine, -1), 4);
-  EXPECT_EQ(t.vertices()[2], (Vertex{Kind::Gpu, 0, 1}));
-  EXPECT_EQ(t.vertices()[3], (Vertex{Kind::Gpu, 1, 0}));
-  EXPECT_EQ(t.nodes(), 2);
-  EXPECT_EQ(t.ranks(), 3);
-  EXPECT_EQ(t.gpu_of(2), 3);
-  EXPECT_EQ(t.name_of(3), "node 1 GPU 0");
-  EXPECT_EQ(t.name_of(4), "spine");
+  EXPECT_EQ(t.add(Kind::Gpu, 0), 0) << "the first vertex: its number";
+  EXPECT_EQ(t.add(Kind::Card, 0), 1) << "the second vertex: its number";
+  EXPECT_EQ(t.add(Kind::Gpu, 0), 2) << "the third vertex: its number";
+  EXPECT_EQ(t.add(Kind::Gpu, 1), 3) << "the fourth vertex: its number";
+  EXPECT_EQ(t.add(Kind::Spine, -1), 4) << "the fifth vertex: its number";
+  EXPECT_EQ(t.vertices()[2], (Vertex{Kind::Gpu, 0, 1})) << "vertex 2, the second GPU of node 0";
+  EXPECT_EQ(t.vertices()[3], (Vertex{Kind::Gpu, 1, 0})) << "vertex 3, the first GPU of node 1";
+  EXPECT_EQ(t.nodes(), 2) << "GPUs in nodes 0 and 1: how many nodes";
+  EXPECT_EQ(t.ranks(), 3) << "three GPUs: how many ranks";
+  EXPECT_EQ(t.gpu_of(2), 3) << "the vertex of rank 2";
+  EXPECT_EQ(t.name_of(3), "node 1 GPU 0") << "the name of vertex 3";
+  EXPECT_EQ(t.name_of(4), "spine") << "the name of vertex 4";
 }
 
 TEST(Topology, HasAWireForEachDirectionOfACable) {
   Topology t;
   const int a = t.add(Kind::Gpu, 0), b = t.add(Kind::Gpu, 0);
   t.connect(a, b, {8, 0.5});
-  EXPECT_EQ(t.ends_of(0), std::pair(a, b));
-  EXPECT_EQ(t.ends_of(1), std::pair(b, a));
+  EXPECT_EQ(t.ends_of(0), std::pair(a, b)) << "the ends of wire 0";
+  EXPECT_EQ(t.ends_of(1), std::pair(b, a)) << "the ends of wire 1, the cable's other direction";
   const Network network = t.network();
-  EXPECT_EQ(network.wire_seconds_per_byte, (std::vector<double>{1.0 / 8, 1.0 / 8}));
-  EXPECT_EQ(way(t, network, 0, 1).wires, std::vector<int>{0});
-  EXPECT_EQ(way(t, network, 1, 0).wires, std::vector<int>{1});
-  EXPECT_EQ(way(t, network, 1, 0).latency_seconds, 0.5);
-  EXPECT_TRUE(way(t, network, 1, 1).wires.empty());
-  EXPECT_EQ(way(t, network, 1, 1).latency_seconds, 0);
+  EXPECT_EQ(network.wire_seconds_per_byte, (std::vector<double>{1.0 / 8, 1.0 / 8}))
+      << "a cable of 8 bytes/s: seconds for a byte, in each direction";
+  EXPECT_EQ(way(t, network, 0, 1).wires, std::vector<int>{0}) << "the wires from GPU 0 to GPU 1";
+  EXPECT_EQ(way(t, network, 1, 0).wires, std::vector<int>{1}) << "the wires from GPU 1 to GPU 0";
+  EXPECT_EQ(way(t, network, 1, 0).latency_seconds, 0.5)
+      << "latency from GPU 1 to GPU 0, of one cable";
+  EXPECT_TRUE(way(t, network, 1, 1).wires.empty()) << "from GPU 1 to itself no wire is passed";
+  EXPECT_EQ(way(t, network, 1, 1).latency_seconds, 0) << "latency from GPU 1 to itself";
 }
 
 // Two ways from GPU 0 to GPU 1: through one switch at `one`, or two switches at `two` bytes/s.
@@ -71,11 +73,11 @@ Topology two_ways(double one, double two) {
 TEST(Ways, TakeWhatCarriesMostThenTheFewestCables) {
   const std::string wide = "GPU 0 > PCIe switch 1 > PCIe switch 2 > GPU 1";
   const std::string narrow = "GPU 0 > PCIe switch 0 > GPU 1";
-  EXPECT_EQ(way_of(two_ways(4, 5), 0, 1), wide);
-  EXPECT_EQ(way_of(two_ways(4, 4), 0, 1), narrow);
-  EXPECT_EQ(way_of(two_ways(4, 3), 0, 1), narrow);
+  EXPECT_EQ(way_of(two_ways(4, 5), 0, 1), wide) << "4 bytes/s over one switch, 5 over two";
+  EXPECT_EQ(way_of(two_ways(4, 4), 0, 1), narrow) << "4 bytes/s over one switch, 4 over two";
+  EXPECT_EQ(way_of(two_ways(4, 3), 0, 1), narrow) << "4 bytes/s over one switch, 3 over two";
   const Topology t = two_ways(4, 5);
-  EXPECT_EQ(way(t, t.network(), 0, 1).latency_seconds, 3);
+  EXPECT_EQ(way(t, t.network(), 0, 1).latency_seconds, 3) << "latency of the way of three cables";
 }
 
 // The wide way to the switch is of no use where the rest is narrow: the short one counts then.
@@ -87,7 +89,8 @@ TEST(Ways, AreWideAsAWholeNotPieceByPiece) {
   t.connect(far, near, {8, 0});
   t.connect(a, near, {4, 0});
   t.connect(near, b, {4, 0});
-  EXPECT_EQ(way_of(t, 0, 1), "GPU 0 > PCIe switch 0 > GPU 1");
+  EXPECT_EQ(way_of(t, 0, 1), "GPU 0 > PCIe switch 0 > GPU 1")
+      << "the last cable is narrow on both ways, so the shorter one is taken";
 }
 
 TEST(Ways, OfEqualOnesTakeTheCableThatCameFirst) {
@@ -97,7 +100,8 @@ TEST(Ways, OfEqualOnesTakeTheCableThatCameFirst) {
   t.connect(a, s[1], {1, 0});
   t.connect(a, s[0], {1, 0});
   for (const int i : {0, 1}) t.connect(s[i], b, {1, 0});
-  EXPECT_EQ(way(t, t.network(), 0, 1).wires.front(), 0);
+  EXPECT_EQ(way(t, t.network(), 0, 1).wires.front(), 0)
+      << "two equal ways: the wire that the first cable has";
 }
 
 TEST(Ways, DoNotLeadThroughGpusAndCards) {
@@ -107,7 +111,8 @@ TEST(Ways, DoNotLeadThroughGpusAndCards) {
     t.connect(a, middle, {1, 0});
     t.connect(middle, b, {1, 0});
     const std::string last = between == Kind::Gpu ? "GPU 2" : "GPU 1";
-    EXPECT_EQ(message_of([&] { t.network(); }), "topology: no way from GPU 0 to " + last);
+    EXPECT_EQ(message_of([&] { t.network(); }), "topology: no way from GPU 0 to " + last)
+        << "the error where only a GPU or a card stands between two GPUs";
   }
 }
 
@@ -135,10 +140,12 @@ TEST(RankOrders, InAnotherOrderTakeTheWaysOfTheirGpus) {
       EXPECT_EQ(way(other, network, a, b).wires,
                 way(tree, expected, order[static_cast<std::size_t>(a)],
                     order[static_cast<std::size_t>(b)])
-                    .wires);
-  EXPECT_EQ(other.gpu(1).number, 4);
+                    .wires)
+          << "the wires from rank " << a << " to rank " << b;
+  EXPECT_EQ(other.gpu(1).number, 4) << "the GPU of rank 1 in the order 0 4 1 5 2 6 3 7";
   const Topology once_more = other.with_ranks(std::vector<int>{1, 0, 2, 3, 4, 5, 6, 7});
-  EXPECT_EQ(once_more.gpu(0).number, 4);
+  EXPECT_EQ(once_more.gpu(0).number, 4)
+      << "the GPU of rank 0 where ranks 0 and 1 of that order are swapped";
 }
 
 TEST(RankOrders, AreEachThereOnce) {
@@ -175,8 +182,9 @@ TEST(PcieTree, CommunicatorsTakeTheTimeOfItsCables) {
           if (rank.world.rank() == to) rank.world.recv(x, 0).wait();
       });
   const double pcie = 1024 * 0x1p-21, cpus = 1024 * 0x1p-20;
-  EXPECT_EQ(times[1], 2 * 0x1p-12 + pcie);
-  EXPECT_EQ(times[4], std::max(4 * 0x1p-12 + 0x1p-11, times[1]) + cpus);
+  EXPECT_EQ(times[1], 2 * 0x1p-12 + pcie) << "seconds until rank 1 has 1,024 bytes of rank 0";
+  EXPECT_EQ(times[4], std::max(4 * 0x1p-12 + 0x1p-11, times[1]) + cpus)
+      << "seconds until rank 4, at the other processor, has them";
 }
 
 TEST(Dgx1, HasSixNvlinksAtEachGpu) {
@@ -188,14 +196,14 @@ TEST(Dgx1, HasSixNvlinksAtEachGpu) {
     pairs[{cable.a, cable.b}] = cable.speed.bytes_per_second / 25e9;
     for (const int end : {cable.a, cable.b}) links[end] += cable.speed.bytes_per_second / 25e9;
   }
-  EXPECT_EQ(pairs.size(), 16u);
-  for (int gpu = 0; gpu < 8; ++gpu) EXPECT_EQ(links[gpu], 6) << "GPU " << gpu;
+  EXPECT_EQ(pairs.size(), 16u) << "pairs of GPUs with NVLinks between them";
+  for (int gpu = 0; gpu < 8; ++gpu) EXPECT_EQ(links[gpu], 6) << "NVLinks of GPU " << gpu;
   // The cube: each GPU to the one opposite, all within each half.
   const std::map<std::pair<int, int>, double> expected{
       {{0, 1}, 1}, {{0, 2}, 1}, {{0, 3}, 2}, {{1, 2}, 2}, {{1, 3}, 1}, {{2, 3}, 2},
       {{0, 4}, 2}, {{1, 5}, 2}, {{2, 6}, 1}, {{3, 7}, 1}, {{4, 5}, 1}, {{4, 6}, 1},
       {{4, 7}, 2}, {{5, 6}, 2}, {{5, 7}, 1}, {{6, 7}, 2}};
-  EXPECT_EQ(pairs, expected);
+  EXPECT_EQ(pairs, expected) << "NVLinks of each pair of GPUs";
 }
 
 TEST(Dgx1, TakesPcieWhereThereIsNoNvlink) {
@@ -214,11 +222,16 @@ std::vector<int> switches_of_cards(const Topology& t) {
 }
 
 TEST(Machines, HaveTheirCardsAtPcieSwitches) {
-  EXPECT_EQ(switches_of_cards(pcie_tree()), std::vector<int>{0});
-  EXPECT_EQ(switches_of_cards(dgx1()), (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(switches_of_cards(nvswitch_node(1)), std::vector<int>{0});
-  EXPECT_EQ(switches_of_cards(nvswitch_node(4)), (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(switches_of_cards(nvswitch_node()), (std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3}));
+  EXPECT_EQ(switches_of_cards(pcie_tree()), std::vector<int>{0})
+      << "pcie_tree(): the PCIe switch of each card";
+  EXPECT_EQ(switches_of_cards(dgx1()), (std::vector<int>{0, 1, 2, 3}))
+      << "dgx1(): the PCIe switch of each card";
+  EXPECT_EQ(switches_of_cards(nvswitch_node(1)), std::vector<int>{0})
+      << "nvswitch_node(1): the PCIe switch of each card";
+  EXPECT_EQ(switches_of_cards(nvswitch_node(4)), (std::vector<int>{0, 1, 2, 3}))
+      << "nvswitch_node(4): the PCIe switch of each card";
+  EXPECT_EQ(switches_of_cards(nvswitch_node()), (std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3}))
+      << "nvswitch_node(): the PCIe switch of each card";
   for (const int cards : {0, 3, 6, -4})
     EXPECT_EQ(message_of([&] { nvswitch_node(cards); }),
               "topology: " + std::to_string(cards) +
@@ -233,7 +246,8 @@ TEST(NvswitchNode, GivesEveryPairAllNvlinks) {
       if (a == b) continue;
       EXPECT_EQ(t.to_string(way(t, network, a, b)), t.name_of(a) + " > NVSwitch > " + t.name_of(b));
       for (const int wire : way(t, network, a, b).wires)
-        EXPECT_EQ(t.bytes_per_second(wire), 12 * 25e9);
+        EXPECT_EQ(t.bytes_per_second(wire), 12 * 25e9)
+            << "bytes/s of a wire from GPU " << a << " to GPU " << b;
     }
 }
 
@@ -260,28 +274,34 @@ TEST(Cluster, EveryRankHasAWayToEveryOther) {
   for (const Topology& node : {pcie_tree(), dgx1(), nvswitch_node(1), nvswitch_node()})
     for (const int nodes : {1, 2, 3}) {
       const Topology t = cluster(node, nodes, edr_fabric());
-      EXPECT_EQ(t.ranks(), 8 * nodes);
-      EXPECT_EQ(t.nodes(), nodes);
+      EXPECT_EQ(t.ranks(), 8 * nodes) << nodes << " nodes: how many ranks";
+      EXPECT_EQ(t.nodes(), nodes) << "how many nodes";
       const Network network = t.network();
       network.check(t.ranks());
       for (int a = 0; a < t.ranks(); ++a)
         for (int b = 0; b < t.ranks(); ++b) {
           if (a == b) continue;
           const std::vector<int>& wires = way(t, network, a, b).wires;
-          ASSERT_FALSE(wires.empty());
+          ASSERT_FALSE(wires.empty())
+              << nodes << " nodes: no wire from rank " << a << " to rank " << b;
           int here = t.gpu_of(a);
           std::set<int> passed{here};
           for (const int wire : wires) {  // cable to cable, nowhere twice
-            ASSERT_EQ(t.ends_of(wire).first, here);
+            ASSERT_EQ(t.ends_of(wire).first, here)
+                << "from rank " << a << " to rank " << b << ": where a wire begins";
             here = t.ends_of(wire).second;
-            EXPECT_TRUE(passed.insert(here).second);
+            EXPECT_TRUE(passed.insert(here).second) << "from rank " << a << " to rank " << b << ": "
+                                                    << t.name_of(here) << " is passed twice";
           }
-          EXPECT_EQ(here, t.gpu_of(b));
+          EXPECT_EQ(here, t.gpu_of(b))
+              << "from rank " << a << " to rank " << b << ": where the last wire ends";
           std::set<int> of_nodes;
           for (const int v : passed)
             of_nodes.insert(t.vertices()[static_cast<std::size_t>(v)].node);
           EXPECT_EQ(of_nodes.size(),
-                    t.gpu(a).node == t.gpu(b).node ? 1u : 3u);  // both, and the network
+                    t.gpu(a).node == t.gpu(b).node ? 1u : 3u)  // both, and the network
+              << "from rank " << a << " to rank " << b
+              << ": nodes passed, the network counted as one";
         }
     }
 }
@@ -297,18 +317,21 @@ double spine_rate(const Topology& t) {
 
 TEST(Cluster, OversubscriptionNarrowsTheSpine) {
   Fabric fabric{.card = {8, 0}};
-  EXPECT_EQ(spine_rate(cluster(nvswitch_node(), 4, fabric)), 4 * 8);
+  EXPECT_EQ(spine_rate(cluster(nvswitch_node(), 4, fabric)), 4 * 8)
+      << "bytes/s from a rail switch to the spine, 4 nodes with cards of 8 bytes/s";
   fabric.oversubscription = 2;
-  EXPECT_EQ(spine_rate(cluster(nvswitch_node(), 4, fabric)), 4 * 8 / 2);
-  EXPECT_EQ(spine_rate(cluster(nvswitch_node(1), 4, fabric)), 0);  // one rail needs no spine
+  EXPECT_EQ(spine_rate(cluster(nvswitch_node(), 4, fabric)), 4 * 8 / 2)
+      << "bytes/s from a rail switch to the spine, oversubscribed twice";
+  EXPECT_EQ(spine_rate(cluster(nvswitch_node(1), 4, fabric)), 0)
+      << "bytes/s to the spine: one rail needs none";
 }
 
 TEST(Cluster, KeepsTheOrderOfANodesRanks) {
   std::vector<int> order{7, 6, 5, 4, 3, 2, 1, 0};
   const Topology t = cluster(pcie_tree().with_ranks(order), 2, edr_fabric());
   for (int r = 0; r < 16; ++r) {
-    EXPECT_EQ(t.gpu(r).node, r / 8);
-    EXPECT_EQ(t.gpu(r).number, 7 - r % 8);
+    EXPECT_EQ(t.gpu(r).node, r / 8) << "the node of rank " << r;
+    EXPECT_EQ(t.gpu(r).number, 7 - r % 8) << "the GPU of rank " << r;
   }
 }
 

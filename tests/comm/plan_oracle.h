@@ -55,6 +55,15 @@ class PlanOracle {
 
   // Reductions are sums. Returns what is wrong with the plans, or nothing.
   std::string run() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const std::size_t run = plans_[r].step_ends.empty() ? 0 : plans_[r].step_ends.back();
+      if (const std::size_t left = plans_[r].actions.size() - run; left > 0)
+        return "rank " + std::to_string(r) + ": " + std::to_string(left) +
+               (left == 1 ? " action after the last end_step() is"
+                          : " actions after the last "
+                            "end_step() are") +
+               " never run";
+    }
     for (std::size_t r = 0; r < ranks_.size(); ++r) begin_step(static_cast<int>(r));
     // A rank that ends a step may free others: they go on until none moves.
     for (bool moved = true; moved && error_.empty();) {
@@ -66,7 +75,8 @@ class PlanOracle {
         }
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r)
-      if (!over(r)) wrong(static_cast<int>(r), "waits for ever");
+      if (!over(r))
+        wrong(static_cast<int>(r), "waits for ever: it " + waiting(static_cast<int>(r), true));
     return error_;
   }
 
@@ -95,16 +105,57 @@ class PlanOracle {
       error_ = "rank " + std::to_string(r) + ", step " + std::to_string(rank.step) + ": " + what;
   }
 
-  Extent place_of(int r, const Piece& piece) {
+  static std::string text_of(const Piece& piece) {  // "scratch[0, 2)"
+    return buffer_of(piece) + "[" + std::to_string(piece.begin) + ", " +
+           std::to_string(piece.begin + piece.count) + ")";
+  }
+  static std::string text_of(Kind kind, const Piece& piece) {  // "recv scratch[0, 2)"
+    const char* const kinds[] = {"send ", "recv ", "copy ", "reduce "};
+    return kinds[static_cast<int>(kind)] + text_of(piece);
+  }
+  static std::string buffer_of(const Piece& piece) {
+    return piece.where == Piece::Where::In    ? "in"
+           : piece.where == Piece::Where::Out ? "out"
+                                              : "scratch";
+  }
+
+  // The first message of rank r that has not met its other side: "sends 4 elements to rank 2, which
+  // in step 0 receives from rank 1".
+  std::string waiting(int r, bool says_what_the_other_does) const {
+    const auto i = static_cast<std::size_t>(r);
+    for (const PlanAction& action : plans_[i].step(ranks_[i].step)) {
+      const bool sends = action.kind == Kind::Send;
+      if (!sends && action.kind != Kind::Recv) continue;
+      const auto& messages = sends ? sends_ : recvs_;
+      const auto open =
+          messages.find(sends ? std::pair{r, action.peer} : std::pair{action.peer, r});
+      if (open == messages.end() || open->second.empty()) continue;
+      const std::string peer = "rank " + std::to_string(action.peer);
+      if (!says_what_the_other_does) return (sends ? "sends to " : "receives from ") + peer;
+      return (sends ? "sends " : "receives ") + std::to_string(open->second.front().count) +
+             (sends ? " elements to " : " elements from ") + peer + ", which " + state(action.peer);
+    }
+    return "has begun nothing";
+  }
+  std::string state(int r) const {
+    const auto i = static_cast<std::size_t>(r);
+    if (r < 0 || i >= ranks_.size()) return "is no rank";
+    if (over(i)) return "is done";
+    return "in step " + std::to_string(ranks_[i].step) + " " + waiting(r, false);
+  }
+
+  Extent place_of(int r, Kind kind, const Piece& piece) {
     const auto i = static_cast<std::size_t>(r);
     const Extent area = piece.where == Piece::Where::In    ? memory_[i].in
                         : piece.where == Piece::Where::Out ? memory_[i].out
                                                            : ranks_[i].scratch;
-    if (piece.begin < 0 || piece.begin + piece.count > area.count) wrong(r, "a piece ends outside");
+    if (piece.begin < 0 || piece.begin + piece.count > area.count)
+      wrong(r, "a piece lies outside: " + text_of(kind, piece) + ", " + buffer_of(piece) + " has " +
+                   std::to_string(area.count));
     return {.begin = area.begin + piece.begin, .count = piece.count};
   }
-  T* begin_of(int r, const Piece& piece) {
-    return memory_[static_cast<std::size_t>(r)].values.data() + place_of(r, piece).begin;
+  T* begin_of(int r, Kind kind, const Piece& piece) {
+    return memory_[static_cast<std::size_t>(r)].values.data() + place_of(r, kind, piece).begin;
   }
 
   void begin_step(int r) {
@@ -113,16 +164,19 @@ class PlanOracle {
     const auto step = plans_[i].step(ranks_[i].step);
     for (const PlanAction& action : step) {
       const bool sends = action.kind == Kind::Send, receives = action.kind == Kind::Recv;
-      if (!sends && action.to.where == Piece::Where::In) wrong(r, "writes to in");
-      place_of(r, action.from);
-      const Extent to = place_of(r, action.to);
+      if (!sends && action.to.where == Piece::Where::In)
+        wrong(r, "writes to in: " + text_of(action.kind, action.to));
+      place_of(r, action.kind, action.from);
+      const Extent to = place_of(r, action.kind, action.to);
       if (receives)  // into memory that no other message of the step uses
         for (const PlanAction& other : step) {
           if (&other == &action || (other.kind != Kind::Send && other.kind != Kind::Recv)) continue;
-          const Extent use = place_of(r, other.kind == Kind::Send ? other.from : other.to);
+          const Piece& piece = other.kind == Kind::Send ? other.from : other.to;
+          const Extent use = place_of(r, other.kind, piece);
           if (to.count > 0 && use.count > 0 && to.begin < use.begin + use.count &&
               use.begin < to.begin + to.count)
-            wrong(r, "receives into memory of another message");
+            wrong(r, "receives into memory of another message: " + text_of(Kind::Recv, action.to) +
+                         " and " + text_of(other.kind, piece));
         }
       if (!error_.empty()) return;
       if (sends || receives) ++ranks_[i].open;
@@ -149,7 +203,7 @@ class PlanOracle {
                     std::to_string(from) + " sends " + std::to_string(send.count));
       return;
     }
-    std::copy_n(begin_of(from, send), send.count, begin_of(to, recv));
+    std::copy_n(begin_of(from, Kind::Send, send), send.count, begin_of(to, Kind::Recv, recv));
     RankState& sender = ranks_[static_cast<std::size_t>(from)];
     RankState& receiver = ranks_[static_cast<std::size_t>(to)];
     const std::int64_t end = std::max(sender.begin, receiver.begin) + 1;
@@ -163,9 +217,11 @@ class PlanOracle {
     const auto i = static_cast<std::size_t>(r);
     for (const PlanAction& action : plans_[i].step(ranks_[i].step)) {
       if (action.kind != Kind::Copy && action.kind != Kind::Reduce) continue;
-      if (action.from.count != action.to.count) return wrong(r, "copies or adds unequal counts");
-      const T* from = begin_of(r, action.from);
-      T* to = begin_of(r, action.to);
+      if (action.from.count != action.to.count)
+        return wrong(r, "copies or adds unequal counts: " + text_of(action.kind, action.to) +
+                            " <- " + text_of(action.from));
+      const T* from = begin_of(r, action.kind, action.from);
+      T* to = begin_of(r, action.kind, action.to);
       for (std::int64_t e = 0; e < action.to.count; ++e)
         to[e] = action.kind == Kind::Copy ? from[e] : to[e] + from[e];
     }

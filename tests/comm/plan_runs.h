@@ -25,11 +25,13 @@ inline constexpr std::span<const int> kSizes =
 inline constexpr std::int64_t kPoison = -77777;
 
 // Calls f(size, count): counts around the number of ranks, one that few divide, one that all do.
+// The smallest come first; what fails first is the last.
 inline void for_sizes_and_counts(const std::function<void(int, std::int64_t)>& f) {
   for (const int p : kSizes)
     for (const std::int64_t count : {0, 1, p - 1, p + 1, 1000, 12 * p}) {
-      SCOPED_TRACE(testing::Message() << p << " ranks, count " << count);
+      SCOPED_TRACE(testing::Message() << p << (p == 1 ? " rank" : " ranks") << ", count " << count);
       f(p, count);
+      if (testing::Test::HasFailure()) return;
     }
 }
 inline void for_sizes_counts_and_roots(const std::function<void(int, std::int64_t, int)>& f) {
@@ -37,6 +39,7 @@ inline void for_sizes_counts_and_roots(const std::function<void(int, std::int64_
     for (int root = 0; root < p; ++root) {
       SCOPED_TRACE(testing::Message() << "root " << root);
       f(p, count, root);
+      if (testing::Test::HasFailure()) return;
     }
   });
 }

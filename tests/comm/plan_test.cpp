@@ -114,10 +114,15 @@ class PlanOracleTest : public ::testing::Test {
 
 TEST_F(PlanOracleTest, FindsMessagesThatNobodyReceivesOrSends) {
   plans_[0].send(1, in_);
-  EXPECT_EQ(run(), "rank 0, step 0: waits for ever");
+  EXPECT_EQ(run(), "rank 0, step 0: waits for ever: it sends 4 elements to rank 1, which is done");
   plans_ = std::vector<Plan>(2);
   plans_[1].recv(0, out_);
-  EXPECT_EQ(run(), "rank 1, step 0: waits for ever");
+  EXPECT_EQ(run(),
+            "rank 1, step 0: waits for ever: it receives 4 elements from rank 0, which is done");
+  plans_ = std::vector<Plan>(2);
+  plans_[1].send(2, in_);
+  EXPECT_EQ(run(),
+            "rank 1, step 0: waits for ever: it sends 4 elements to rank 2, which is no rank");
 }
 
 TEST_F(PlanOracleTest, FindsRanksThatWaitForEachOther) {
@@ -126,7 +131,19 @@ TEST_F(PlanOracleTest, FindsRanksThatWaitForEachOther) {
     plans_[static_cast<std::size_t>(r)].end_step();
     plans_[static_cast<std::size_t>(r)].recv(1 - r, out_);
   }
-  EXPECT_EQ(run(), "rank 0, step 0: waits for ever");
+  EXPECT_EQ(run(),
+            "rank 0, step 0: waits for ever: it sends 4 elements to rank 1, which in step 0 sends "
+            "to rank 0");
+}
+
+TEST_F(PlanOracleTest, FindsActionsThatNoStepEnds) {
+  plans_[0].send(1, in_);
+  plans_[1].recv(0, out_);
+  plans_[1].end_step();
+  const RankMemory<int> rank{std::vector<int>(8), {0, 4}, {4, 4}};
+  std::vector<RankMemory<int>> memory{rank, rank};
+  EXPECT_EQ(PlanOracle<int>(plans_, memory, 0).run(),
+            "rank 0: 1 action after the last end_step() is never run");
 }
 
 TEST_F(PlanOracleTest, FindsCountsThatDiffer) {
@@ -135,19 +152,21 @@ TEST_F(PlanOracleTest, FindsCountsThatDiffer) {
   EXPECT_EQ(run(), "rank 1, step 0: expects 3 elements, rank 0 sends 4");
   plans_ = std::vector<Plan>(2);
   plans_[0].copy(out_, {Where::In, 0, 3});
-  EXPECT_EQ(run(), "rank 0, step 0: copies or adds unequal counts");
+  EXPECT_EQ(run(), "rank 0, step 0: copies or adds unequal counts: copy out[0, 4) <- in[0, 3)");
 }
 
 TEST_F(PlanOracleTest, FindsWritesWhereNobodyMayWrite) {
   plans_[0].reduce(in_, out_);
-  EXPECT_EQ(run(), "rank 0, step 0: writes to in");
+  EXPECT_EQ(run(), "rank 0, step 0: writes to in: reduce in[0, 4)");
   plans_ = std::vector<Plan>(2);
   plans_[0].copy({Where::Scratch, 0, 4}, in_);
-  EXPECT_EQ(run(), "rank 0, step 0: a piece ends outside");
+  EXPECT_EQ(run(), "rank 0, step 0: a piece lies outside: copy scratch[0, 4), scratch has 0");
   plans_ = std::vector<Plan>(2);
   plans_[0].recv(1, out_);
   plans_[0].send(1, {Where::Out, 3, 1});
-  EXPECT_EQ(run(), "rank 0, step 0: receives into memory of another message");
+  EXPECT_EQ(run(),
+            "rank 0, step 0: receives into memory of another message: recv out[0, 4) and send "
+            "out[3, 4)");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/support/tensors.h"
 
 #include <cstring>
+#include <ostream>
 #include <string>
 
 #include "tests/support/devices.h"
@@ -96,5 +97,7 @@ bool same_bits(ConstView a, ConstView b) {
   const OnHost left(a), right(b);
   return a.count() == 0 || std::memcmp(left.view().raw(), right.view().raw(), a.bytes()) == 0;
 }
+
+void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.to_string(); }
 
 }  // namespace aisc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,9 @@ std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t below, std
 
 // True if both have the same type, shape and bits.
 bool same_bits(ConstView a, ConstView b);
+
+// For GoogleTest: "(2, 3, 5)".
+void PrintTo(const Shape& shape, std::ostream* out);
 
 // 1, 2, ..., n.
 inline std::vector<double> counted(int n) {
