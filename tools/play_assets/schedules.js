@@ -59,17 +59,18 @@ addEventListener('DOMContentLoaded', () => {
     const width = Math.max(part('scroll').clientWidth, Math.min(WIDEST, left + 8 + middle + LETTER));
     x = (t) => left + (width - left - 8) * t / end;
     const most = curves.flat().reduce((most, [, n]) => Math.max(most, n), 1);
+    const rounding = 1e-9 * end;  // of times: what follows at once does not lie inside
     const drawn = [], names = [];
     const name = (y, text) => names.push(drawing('text', {x: 0, y, class: 'name'}, text));
     timeline.forEach((row, r) => {
       const y = r * (LANE + GAP);
       name(y + 20, row.name);
       const outer = [];  // whose inside is not over yet
-      for (const event of [...row.events].sort((a, b) => a[2] - b[2] || b[3] - a[3])) {
+      const sorted = [...row.events].sort((a, b) => a[2] - b[2] || b[3] - a[3]);
+      sorted.forEach((event, i) => {
         const [kind, name, begin, till] = event, wide = x(till) - x(begin);
-        while (outer.length && outer.at(-1)[3] <= begin) outer.pop();
-        const inside = outer.length > 0, has = row.events.some((other) => other !== event &&
-          begin <= other[2] && other[3] <= till && till - begin > other[3] - other[2]);
+        while (outer.length && outer.at(-1)[3] <= begin + rounding) outer.pop();
+        const inside = outer.length > 0, has = sorted[i + 1]?.[2] < till - rounding;
         const above = inside ? LANE / 2 : 0, high = inside ? LANE / 2 : LANE;
         drawn.push(drawing('rect', {x: x(begin), y: y + above, width: Math.max(0.5, wide - 1), height: high,
           class: `block ${PARTS[kind] ?? 'other'}`}, drawing('title', {}, `${name} (${kind})`)));
@@ -78,7 +79,7 @@ addEventListener('DOMContentLoaded', () => {
           drawn.push(drawing('text', {x: x(begin) + wide / 2, y: y + (inside ? 27 : has ? 12 : 20),
             class: `in ${PARTS[kind] ?? 'other'}`}, label));
         outer.push(event);
-      }
+      });
     });
     const top = timeline.length * (LANE + GAP) + 26;
     if (curves.length) name(top - 8, schedule.memory_over_time ? 'Memory:' : 'In flight:');
