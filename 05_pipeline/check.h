@@ -17,8 +17,8 @@ namespace aisc {
 //   1. those before it in its list are done,
 //   2. its source is done, if it has one, and
 //   3. with Blocking: the action before it has no target on another rank, or that target has begun.
-// What can begin is done: an action whose message still waits is done, too. The lists must be
-// complete.
+// What can begin is done (the two are one here): an action whose message still waits is done, too.
+// The lists must be complete.
 std::vector<std::size_t> run_lists(const Handovers& handovers, Sends sends);
 
 struct CheckOptions {

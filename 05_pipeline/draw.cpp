@@ -180,7 +180,7 @@ int run(int argc, char** argv) {
   line.number("--forward", flags.forward, 0, 1e6, "seconds of a micro-batch on a rank");
   line.number("--backward", flags.backward, 0, 1e6, "seconds of its input's gradient");
   line.number("--weight-gradient", flags.weight_gradient, 0, 1e6,
-              "seconds of its weights' gradient");
+              "seconds of its weights' gradient; without W in a list both are its backward");
   line.number("--at-most", flags.at_most, 0, 1024,
               "micro-batches that a rank may have in flight: gives a score against the bound");
   line.number("--columns", flags.columns, 10, 1000, "of the picture");
