@@ -96,7 +96,7 @@ Json processor_table(const Json& machine) {
                     {"note", p.note}});
   }
   fmt::print(
-      "(TFLOP/s; of this machine the peak is measured, and FLOPs per cycle follow from it)\n\n");
+      "(TFLOP/s; of this machine the peak is measured, and FLOPs per cycle follow from it)\n");
   return rows;
 }
 
@@ -343,13 +343,14 @@ Json run(const Flags& flags) {
   Json json{{"machine", machine()}};
   const BoundThreads threads(thread_counts(available_cores()));
   const Bench bench{flags, threads, thread_counts(threads.cores()), flags.quick ? 1e-4 : 4e-3};
-  json["processors"] = processor_table(json["machine"]);
   json["sums"] = {sums_of(bench, "from the cache", flags.cached_mib, flags.rounds),
                   sums_of(bench, "from memory", flags.streamed_mib, std::max(1, flags.rounds / 3))};
   json["features"] = sums_by_features(bench);
   json["gpu"] = sums_on_gpu(bench);
   json["random"] = random_numbers(bench);
   json["learning"] = learning(bench);
+  fmt::print("\n");
+  json["processors"] = processor_table(json["machine"]);
   return json;
 }
 

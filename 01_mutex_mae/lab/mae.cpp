@@ -1,4 +1,4 @@
-// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub 3db1772f7989).
+// Yours to write; from 01_mutex_mae/solution/mae.cpp (stub 94d3cf3bc294).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // One sum by one thread, then by several that add to one number: racing, behind a lock, atomically,
 // and, the form that scales, each to a number of its own first.
@@ -8,16 +8,16 @@
 
 namespace aisc {
 
-// LAB 01.2: mae_serial
-// Helpers, if you want any.
-// END LAB 01.2
-
 Range chunk(std::int64_t N, int thread, int threads) {
   // LAB 01.1: chunk
   // Rounded down at both ends: where one chunk ends, the next begins.
   throw NotImplemented("lab 01.1: chunk", __FILE__, __LINE__);
   // END LAB 01.1
 }
+
+// LAB 01.2: mae_serial
+// Helpers, if you want any.
+// END LAB 01.2
 
 double mae_serial(const Problem& problem) {
   // LAB 01.2: mae_serial

@@ -4,6 +4,13 @@
 
 namespace aisc {
 
+Range chunk(std::int64_t N, int thread, int threads) {
+  // LAB 01.1: chunk
+  // > Rounded down at both ends: where one chunk ends, the next begins.
+  return {N * thread / threads, N * (thread + 1) / threads};
+  // END LAB 01.1
+}
+
 // LAB 01.2: mae_serial
 // > Helpers, if you want any.
 namespace {
@@ -17,13 +24,6 @@ double sum_of_errors(const Problem& problem, Range samples) {
 
 }  // namespace
 // END LAB 01.2
-
-Range chunk(std::int64_t N, int thread, int threads) {
-  // LAB 01.1: chunk
-  // > Rounded down at both ends: where one chunk ends, the next begins.
-  return {N * thread / threads, N * (thread + 1) / threads};
-  // END LAB 01.1
-}
 
 double mae_serial(const Problem& problem) {
   // LAB 01.2: mae_serial

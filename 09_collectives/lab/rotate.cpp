@@ -1,10 +1,11 @@
-// Yours to write; from 09_collectives/solution/rotate.cpp (stub a079e6866783).
+// Yours to write; from 09_collectives/solution/rotate.cpp (stub f417e9709a9f).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 // The step of a ring by send and recv: one way into a cycle of waiting ranks, two ways around it.
 #include "09_collectives/rotate.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 

@@ -53,6 +53,12 @@ std::string ring_in_words(const Ring& ring) {
 }
 
 TEST(RingAllReduceAlong, AddsThreeRanksWorkedOutByHand) {
+  EXPECT_EQ(outputs(along({0, 2, 1}), all_reduce(3), {{1, 2, 3}, {10, 20, 30}, {100, 200, 300}}),
+            (Rows(3, {111, 222, 333})))
+      << "the ring 0 2 1, three elements: ranks that begin with 1 2 3, ten and a hundred times "
+         "that: "
+         "what each ends with";
+  if (testing::Test::HasFailure()) return;
   SCOPED_TRACE("the ring 0 2 1, four elements");
   EXPECT_EQ(outputs(along({0, 2, 1}), all_reduce(4),
                     {{1, 2, 3, 4}, {10, 20, 30, 40}, {100, 200, 300, 400}}),

@@ -88,7 +88,7 @@ class Build:
             raise LabError(f"building {' '.join(targets)} in {self.folder} failed:\n"
                            + "\n".join(text.splitlines()[-60:]))
         self._commands, self._links, self._taken = None, {}, {}
-        for old in self.scratch.glob("objects/*.o"):
+        for old in self.scratch.glob("objects/*.[os]*"):
             if time.time() - old.stat().st_mtime > OBJECTS_LIVE_SECONDS:
                 old.unlink(missing_ok=True)
 
@@ -128,9 +128,11 @@ class Build:
         folder = self.scratch / "objects"
         folder.mkdir(parents=True, exist_ok=True)
         out = folder / f"{key}.o"
-        if out.exists():
+        warnings = out.with_suffix(".said")
+        if out.exists() and warnings.exists():
             out.touch()
-            return out, ""
+            warnings.touch()
+            return out, warnings.read_text(encoding="utf-8")
         copy = folder / f"{key}.{os.getpid()}.{threading.get_ident()}.cpp"
         copy.write_text(f'#line 1 "{source}"\n{text}', encoding="utf-8")
         new, made_from = copy.with_suffix(".o"), copy.with_suffix(".d")
@@ -138,9 +140,11 @@ class Build:
         try:
             done, said = call(within_memory([*command, "-o", new, "-c", copy]), cwd=self.folder)
             if done and self.strict:
-                done, said = self._looks_only_at_headers(made_from, copy)
+                done, refused = self._looks_only_at_headers(made_from, copy)
+                said = said if done else refused
             if not done:
                 return None, said
+            warnings.write_text(said, encoding="utf-8")
             new.replace(out)
         finally:
             copy.unlink()

@@ -10,7 +10,8 @@ from .often import often
 from .run import Limits, read_regular, run_tests, signal_name
 from .stubs import regions, stubs_of, without
 from .words import (WAITED, diagnosis, first_error, first_error_line, first_failure, first_of, plain,
-                    plain_fault, plain_race, plain_signal, printed_by, printed_last, reason_of_skip, shown)
+                    plain_fault, plain_race, plain_signal, printed_by, printed_last, reason_of_skip, shown,
+                    warnings_in)
 
 PASSED, FAILED, TIMEOUT, NOT_ASSESSED = "passed", "failed", "timeout", "not assessed"
 NOT_WRITTEN = re.compile(
@@ -20,6 +21,8 @@ SLOWER = {"release": 1, "tsan": 5, "asan": 5}  # time limits under a sanitizer
 # the machine does.
 MOST_OF_SOLUTION, LEAST_CPU_SECONDS = 10, 5
 MOST_SOURCE_BYTES = 1 << 20
+# A circle of ranks that each wait for the next is seen as soon as it closes: nothing came late.
+FOUND_AT_ONCE = re.compile(r"ranks wait for each other in a cycle: ")
 # What is put into a student's file throws; the student may have taken the #include for it away.
 WITH_ERRORS = ("-include", "common/core/error.h")
 
@@ -48,9 +51,11 @@ class Row:
 
 @dataclasses.dataclass
 class Program:
-    """A test program with somebody's code in it; `broken` says which exercises are not in it."""
+    """A test program with somebody's code in it; `broken` says which exercises are not in it, and
+    `warned` of which the compiler has said what."""
     path: object
     broken: dict
+    warned: dict = dataclasses.field(default_factory=dict)
 
 
 def what_is_missing(preset):
@@ -83,7 +88,7 @@ def assemble(lab, build, texts, options=()):
     """Compiles a student's files and links the tests with them. What does not compile is replaced,
     region by region, else file by file, by the stub, and noted as broken."""
     stubs = stubs_of(lab)
-    broken, texts = {}, dict(texts)
+    broken, warned, texts = {}, {}, dict(texts)
     for name in stubs:
         if texts.get(name) is None:
             texts[name] = stubs[name]
@@ -93,6 +98,7 @@ def assemble(lab, build, texts, options=()):
     objects = {}
     for name in stubs:
         objects[name], said = compiled[sources[name]]
+        warned |= warnings_of(name, texts[name], said, sources[name])
         if objects[name] is None:
             texts[name], objects[name] = salvage(lab, build, name, texts[name], said, stubs, broken)
     target, library = f"{lab.module}_lab_test", f"libaisc_{lab.module}_lab.a"
@@ -105,7 +111,7 @@ def assemble(lab, build, texts, options=()):
     program, said = build.link(target, objects.values(), library)
     if program is None:
         program = link_without(lab, build, texts, objects, first_error(said), stubs, broken)
-    return Program(program, broken)
+    return Program(program, broken, warned)
 
 
 def link_without(lab, build, texts, objects, said, stubs, broken):
@@ -133,6 +139,22 @@ def link_without(lab, build, texts, objects, said, stubs, broken):
         if program is not None:
             return program
     raise LabError(f"{target} does not link, even with the stubs: {said}")
+
+
+def warnings_of(name, text, said, source):
+    """{exercise: the first warning in its region} of a file that compiles."""
+    try:
+        rest = regions(text, name)
+    except LabError:
+        return {}
+    lines = {line: warning for line, warning in reversed(warnings_in(said, source))}
+    found = {}
+    for region in rest:
+        # The brace behind it is where a value was to be returned.
+        inside = sorted(line for line in lines if region.first < line - 1 <= region.last + 1)
+        if inside:
+            found.setdefault(region.exercise, lines[inside[0]])
+    return found
 
 
 def note(lab, broken, name, message):
@@ -199,6 +221,8 @@ def grade_exercise(lab, exercise, program, limits=None, seed=None, cwd=ROOT, lis
     row.seconds, row.tests, row.cpu_seconds = run.seconds, run.tests, run.cpu_seconds
     expected = [name for name in listed if matches(name, exercise.tests)]
     row.status, row.message = judge(lab, exercise, run, limits, expected)
+    if row.status in (FAILED, TIMEOUT) and exercise.id in program.warned:
+        row.message += f"\nthe compiler warns: {program.warned[exercise.id]}"
     return row
 
 
@@ -222,7 +246,7 @@ def judge(lab, exercise, run, limits, expected=()):
     failed = failed_tests(exercise, run)
     skipped = [t for t in run.tests if t.result == "skipped"]
     failure = None if run.reported else first_failure(run.output)
-    before = f"{failure[0]}: {plain(failure[1])}; then " if failure else ""
+    before = f"{failure[0]}: {plain(failure[1])}\nthen " if failure else ""
     if run.exceeded == "time":
         return TIMEOUT, (f"{before}{run.begun or 'the program'} did not end within "
                          f"{limits.seconds:g} s{diagnosis(run.output)}")
@@ -252,7 +276,7 @@ def judge(lab, exercise, run, limits, expected=()):
         owner = next((e for e in lab.exercises if e.file and matches(failed[0].name, e.tests)), None)
         if owner and not exercise.file:  # a sanitizer runs the tests of others
             return FAILED, f"needs {owner.id} {owner.title}, which does not pass: {said}"
-        return TIMEOUT if WAITED.search(text) else FAILED, said
+        return TIMEOUT if WAITED.search(text) and not FOUND_AT_ONCE.search(text) else FAILED, said
     if not run.reported:
         how = signal_name(run.status) if run.status < 0 else f"status {run.status}"
         debug = exercise.id if exercise.file and exercise.preset == "release" else ""

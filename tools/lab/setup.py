@@ -1,4 +1,5 @@
 """The build folders that a lab is graded in, with everything in them but the student's code."""
+import pathlib
 import subprocess
 
 from .build import Build
@@ -24,6 +25,10 @@ def prepare(lab, preset, folder=None, root=ROOT, targets=()):
     if missing:
         return missing
     wanted = [f"lab{lab.number}_given", *targets]
+    cache = pathlib.Path(folder or root / "build" / preset) / "CMakeCache.txt"
+    if cache.exists() and "AISC_TESTS:BOOL=OFF" in cache.read_text(encoding="utf-8"):
+        raise LabError(f"{cache.parent} was configured without the tests that grade: "
+                       f"./aisc build {preset} -DAISC_TESTS=ON")
     if folder:
         build = Build(folder, root)
         build.make(*wanted)

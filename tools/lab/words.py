@@ -52,6 +52,13 @@ def first_error(said, source=None):
     return f"{shown(asked)} asks for what does not compile: {error}" if asked else error
 
 
+def warnings_in(said, source):
+    """[(line, text)] of the compiler's warnings in the file itself, paths from the project's root."""
+    place = re.escape(str(source)) + r":([0-9]+):(?:[0-9]+:)?"
+    return [(int(found[1]), shown(found[0]))
+            for found in re.finditer(rf"^{place} warning: .*$", said, re.M)]
+
+
 def shown(text):
     """Paths from the project's root on."""
     return re.sub(r"(?<![\w/.])(?:\.\./)+", "", text.replace(f"{ROOT}/", ""))
