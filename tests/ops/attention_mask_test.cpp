@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "tests/ops/per_dtype.h"
@@ -64,36 +65,38 @@ class AttentionMasks : public PerDType {
   static Results expected(const MaskCase& c, const Array& q, const Array& kv, const Array& dout) {
     Results r{Array(q.shape), Array({c.B, c.H, c.T}), Array(q.shape), Array(kv.shape)};
     const double root = std::sqrt(double(c.D));
+    // A head's D numbers of a token, in rows of H D.
+    const auto of = [&](auto& array, Index row, Index head) {
+      return &array.values[size_t((row * c.H + head) * c.D)];
+    };
+    const auto dot = [&](const double* x, const double* y) {
+      return std::inner_product(x, x + c.D, y, 0.0);
+    };
+    const auto add = [&](double* sum, double factor, const double* x) {
+      for (Index d = 0; d < c.D; ++d) sum[d] += factor * x[d];
+    };
     const auto each = [&](Index b, Index h, Index t) {
-      const Index query = h * c.D;
+      const Index token = b * c.T + t, keys = b * c.K, values = (c.B + b) * c.K;
       std::vector<double> p(size_t(c.K), -INFINITY);
-      double highest = -INFINITY, sum = 0, delta = 0;
+      double highest = -INFINITY, sum = 0;
       for (Index j = 0; j < c.K; ++j) {
         if (!sees(c, b, t, j)) continue;
-        double score = 0;
-        for (Index d = 0; d < c.D; ++d) score += q(b, t, query + d) * kv(0, b, j, query + d) / root;
-        p[size_t(j)] = score;
-        highest = std::max(highest, score);
+        p[size_t(j)] = dot(of(q, token, h), of(kv, keys + j, h)) / root;
+        highest = std::max(highest, p[size_t(j)]);
       }
       r.log_sum_exp(b, h, t) = -INFINITY;
       if (highest == -INFINITY) return;  // out and all gradients stay 0
       for (double& x : p) sum += x = std::exp(x - highest);
       r.log_sum_exp(b, h, t) = highest + std::log(sum);
       for (Index j = 0; j < c.K; ++j)
-        for (Index d = 0; d < c.D; ++d)
-          r.out(b, t, query + d) += p[size_t(j)] / sum * kv(1, b, j, query + d);
-      for (Index d = 0; d < c.D; ++d) delta += dout(b, t, query + d) * r.out(b, t, query + d);
+        add(of(r.out, token, h), p[size_t(j)] / sum, of(kv, values + j, h));
+      const double delta = dot(of(dout, token, h), of(r.out, token, h));
       for (Index j = 0; j < c.K; ++j) {
         const double pj = p[size_t(j)] / sum;
-        double dp = 0;
-        for (Index d = 0; d < c.D; ++d) {
-          dp += dout(b, t, query + d) * kv(1, b, j, query + d);
-          r.dkv(1, b, j, query + d) += pj * dout(b, t, query + d);
-        }
-        for (Index d = 0; d < c.D; ++d) {
-          r.dq(b, t, query + d) += pj * (dp - delta) * kv(0, b, j, query + d) / root;
-          r.dkv(0, b, j, query + d) += pj * (dp - delta) * q(b, t, query + d) / root;
-        }
+        const double ds = pj * (dot(of(dout, token, h), of(kv, values + j, h)) - delta) / root;
+        add(of(r.dkv, values + j, h), pj, of(dout, token, h));
+        add(of(r.dq, token, h), ds, of(kv, keys + j, h));
+        add(of(r.dkv, keys + j, h), ds, of(q, token, h));
       }
     };
     for (Index b = 0; b < c.B; ++b)
