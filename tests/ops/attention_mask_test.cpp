@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "tests/ops/per_dtype.h"
@@ -170,13 +171,14 @@ TEST_P(AttentionMasks, SoftmaxOfStoredScores) {
 }
 
 // Sums of several calls, as a ring adds them up, in F32 or in the type of the keys: twice what one
-// call gives.
+// call gives. Of each kind of mask one.
 TEST_P(AttentionMasks, GradientsAddUp) {
-  for (const MaskCase& c : kCases) {
+  for (const int number : {0, 3, 5, 9, 11, 15}) {
+    const MaskCase& c = kCases[number];
     SCOPED_TRACE(c.name);
     make(c);
     const Results r = expected(c, to_array(q_), to_array(kv_), to_array(dout_));
-    for (const DType longer : {sums_, dtype_}) {
+    for (const DType longer : std::set{sums_, dtype_}) {
       const Tensor dq(q_.shape(), longer, device_), dkv(kv_.shape(), longer, device_);
       backward(c, dq, dkv);
       EXPECT_TRUE(all_close(dq, r.dq.values, backward_tolerance()));
