@@ -49,6 +49,7 @@ class Mutant:
     test: str
     preset: str = "release"
     says: str = ""  # the diagnosis that kills it where no assertion does
+    by_chance: bool = False  # which other tests fail, too, is chance: no text is kept of it
 
     @property
     def exercise(self):
@@ -102,7 +103,7 @@ class Lab:
             if word not in fields:
                 self._wrong(f"{name}: unknown word '{word}'")
             expected = {"points": (int, float), "seconds": (int, float), "tests": list,
-                        "hints": list}.get(word, str)
+                        "hints": list, "by_chance": bool}.get(word, str)
             if not isinstance(value, expected):
                 self._wrong(f"{name}: {word} = {value!r} is of the wrong type")
         missing = [w for w, f in fields.items()

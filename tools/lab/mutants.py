@@ -146,7 +146,7 @@ def write_texts(lab, work):
             drawn += len({text for text, _ in prints}) > 1
     write_often(lab, known)
     # The first mistake of each exercise, then the second, and so on.
-    order = sorted((m for _, m, _ in work if m.id in runs), key=lambda m: m.id[-1])[:TYPICAL]
+    order = sorted((m for _, m, _ in work if m.id in runs and not m.by_chance), key=lambda m: m.id[-1])[:TYPICAL]
     texts = [f"## {m.id}: {m.why}\n{text_of(lab, m, runs[m.id])}\n"
              for m in sorted(order, key=lambda m: [e.id for e in lab.exercises].index(m.exercise))]
     texts_path(lab).write_text(
