@@ -48,9 +48,33 @@ struct Float16 {
   std::uint16_t bits = 0;
 
   Float16() = default;
-  explicit Float16(float value);
+  // Rounding happens on the 13 bits that F16 lacks. Below the smallest normal number (2^-14) the
+  // value is a multiple of 2^-24, so adding 0.5 in F32, whose last place is then 2^-24, rounds it.
+  // Both ways are computed and one is chosen, as in the way back: without branches loops vectorise.
+  explicit Float16(float value) {
+    const auto u = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = u & 0x7fffffffu;
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    const std::uint32_t small = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
+    const std::uint32_t odd = (magnitude >> 13) & 1u;
+    const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + odd) >> 13;
+    std::uint32_t half = magnitude < 0x38800000u ? small : normal;  // below 2^-14
+    half = magnitude >= 0x477ff000u ? 0x7c00u : half;               // 65520 and more: infinity
+    half = magnitude > 0x7f800000u ? 0x7e00u : half;                // NaN
+    bits = static_cast<std::uint16_t>((u >> 16 & 0x8000u) | half);
+  }
   explicit Float16(double value) : Float16(round_to_odd(value)) {}
-  explicit operator float() const;
+  explicit operator float() const {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+    const std::uint32_t magnitude = bits & 0x7fffu;
+    // Zero or subnormal: that many times 2^-24, exact in F32. Normal numbers get the exponents of
+    // F32; those of infinity and NaN are the largest there, too.
+    const auto small =
+        std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<int>(magnitude)) * 0x1p-24f);
+    const std::uint32_t normal =
+        (magnitude << 13) + (magnitude < 0x7c00u ? 112u : 224u) * 0x800000u;
+    return std::bit_cast<float>(sign | (magnitude < 0x400u ? small : normal));
+  }
   explicit operator double() const { return static_cast<float>(*this); }
 };
 

@@ -43,8 +43,8 @@ struct MatmulOptions {
 
 // out = [out +] alpha op(a) op(b) [+ bias]:  (M, N) from op(a) (M, K) and op(b) (K, N), or with one
 // leading batch dimension on all three. `out` may be F32 where a and b are BF16 or F16 (gradients
-// accumulated in F32). On the CPU F32 and BF16 are oneDNN's, F64 and F16 a plain blocked product;
-// on a GPU all are cuBLAS's.
+// accumulated in F32). On the CPU F32, BF16 and F16 are oneDNN's (F16 by way of F32), F64 a plain
+// blocked product; on a GPU all are cuBLAS's.
 void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options = {});
 
 // ---- element by element -------------------------------------------------------------------------

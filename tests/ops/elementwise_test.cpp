@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "tests/ops/per_dtype.h"
 
@@ -180,6 +181,35 @@ TEST_P(Elementwise, CastRoundsOnce) {
       EXPECT_TRUE(same_bits(y, from_doubles(to_doubles(x), {n}, to, device_)))
           << name_of(dtype_) << " to " << name_of(to);
     }
+}
+
+// What loss scaling looks for: 65504 is the largest number, and what rounds to 65536 is infinite.
+// Among other elements, and in the leftovers of vectors.
+class ElementwiseInF16 : public PerDType {};
+INSTANTIATE_TEST_SUITE_P(Ops, ElementwiseInF16, on_devices({DType::F16}), dtype_name);
+
+TEST_P(ElementwiseInF16, ResultsBeyondTheRangeAreInfinite) {
+  struct Rounded {
+    double value, expected;
+  };
+  for (const auto& [value, expected] :
+       {Rounded{65519, 65504}, Rounded{65520, INFINITY}, Rounded{-65519, -65504},
+        Rounded{-65520, -INFINITY}, Rounded{3e38, INFINITY}, Rounded{INFINITY, INFINITY}})
+    for (const Index n : {1, 33, 100}) {
+      std::vector<double> values(static_cast<std::size_t>(n), 1.0), expected_values = values;
+      values.back() = value;
+      expected_values.back() = expected;
+      const Tensor y = unwritten({n});
+      for (const DType from : {DType::F64, DType::F32}) {
+        ops::cast(y, from_doubles(values, {n}, from, device_));
+        EXPECT_EQ(to_doubles(y), expected_values) << value << " in " << name_of(from);
+      }
+    }
+  const Tensor x = tensor({65504, -65504, 32768, 32752}, {4}), y = unwritten({4});
+  ops::scale(y, x, 2);
+  EXPECT_EQ(to_doubles(y), (std::vector<double>{INFINITY, -INFINITY, INFINITY, 65504}));
+  ops::add(y, x, tensor({8, -16, 1, 0}, {4}));
+  EXPECT_EQ(to_doubles(y), (std::vector<double>{65504, -INFINITY, 32768, 32752}));
 }
 
 }  // namespace

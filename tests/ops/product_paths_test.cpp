@@ -59,10 +59,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Path{"LibraryBF16ToF32", cpu::library_product, DType::BF16, DType::F32},
                       Path{"WidenedBF16", cpu::widened_product, DType::BF16, DType::BF16},
                       Path{"WidenedBF16ToF32", cpu::widened_product, DType::BF16, DType::F32},
+                      Path{"LibraryF16", cpu::library_product, DType::F16, DType::F16},
+                      Path{"LibraryF16ToF32", cpu::library_product, DType::F16, DType::F32},
+                      Path{"WidenedF16", cpu::widened_product, DType::F16, DType::F16},
+                      Path{"WidenedF16ToF32", cpu::widened_product, DType::F16, DType::F32},
                       Path{"PlainF64", cpu::plain_product, DType::F64, DType::F64},
                       Path{"PlainF32", cpu::plain_product, DType::F32, DType::F32},
                       Path{"PlainBF16", cpu::plain_product, DType::BF16, DType::BF16},
                       Path{"PlainBF16ToF32", cpu::plain_product, DType::BF16, DType::F32},
+                      Path{"PlainF16", cpu::plain_product, DType::F16, DType::F16},
                       Path{"PlainF16ToF32", cpu::plain_product, DType::F16, DType::F32}),
     path_name);
 
@@ -79,7 +84,8 @@ class WidenedProducts : public ProductPaths {};
 INSTANTIATE_TEST_SUITE_P(
     Ops, WidenedProducts,
     ::testing::Values(Path{"BF16", cpu::widened_product, DType::BF16, DType::BF16},
-                      Path{"BF16ToF32", cpu::widened_product, DType::BF16, DType::F32}),
+                      Path{"BF16ToF32", cpu::widened_product, DType::BF16, DType::F32},
+                      Path{"F16", cpu::widened_product, DType::F16, DType::F16}),
     path_name);
 
 TEST_P(WidenedProducts, MatchReferenceOverSeveralPieces) {

@@ -1,7 +1,9 @@
 // Matrix products in their three transposed forms: against the reference, and where they can go
 // wrong: leftovers of blocks, bias, accumulation, batches, threads that multiply at the same time.
 #include <cmath>
+#include <limits>
 #include <thread>
+#include <vector>
 
 #include "tests/ops/per_dtype.h"
 
@@ -141,6 +143,54 @@ TEST_P(ProductsInF32, OfShortTypesAreNotRounded) {
     ops::matmul(out, matrix(a), matrix(b), {.transpose = t, .into = Into::Accumulate});
     EXPECT_TRUE(all_close(out, reference::scale(product, 2).values, kF32Tolerance));
   }
+}
+
+// Loss scaling looks for infinities, so that they must come where a result is beyond F16, and only
+// there: the sum itself is F32's.
+class ProductsInF16 : public Products {
+ protected:
+  // out (M, 2), every element x[0] y[0] + x[1] y[1] + x[2] y[2], is `expected`.
+  void expect_sum(const std::vector<double>& x, const std::vector<double>& y, double alpha,
+                  double expected) {
+    for (const Transpose t : kTransposes)
+      for (const Index M : {1, 3}) {
+        const bool first = t == Transpose::First, second = t == Transpose::Second;
+        const Tensor a = tensor(spread(x, M, first), first ? Shape{3, M} : Shape{M, 3});
+        const Tensor b = tensor(spread(y, 2, !second), second ? Shape{2, 3} : Shape{3, 2});
+        const Tensor out = unwritten({M, 2});
+        ops::matmul(out, a, b, {.transpose = t, .alpha = alpha});
+        for (const double value : to_doubles(out))
+          EXPECT_EQ(value, expected) << M << " rows, transpose " << static_cast<int>(t);
+      }
+  }
+
+ private:
+  // `copies` rows like x one below the other; or as many columns.
+  static std::vector<double> spread(const std::vector<double>& x, Index copies, bool as_columns) {
+    std::vector<double> values;
+    const Index terms = static_cast<Index>(x.size());
+    for (Index i = 0; i < copies * terms; ++i)
+      values.push_back(x[static_cast<std::size_t>(as_columns ? i / copies : i % terms)]);
+    return values;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ops, ProductsInF16, on_devices({DType::F16}), dtype_name);
+
+TEST_P(ProductsInF16, BecomeInfiniteWhereTheSumDoesNotFit) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  expect_sum({255, 239, 0}, {256, 1, 1}, 1, 65504);      // 65519, the last that rounds down
+  expect_sum({255, 240, 0}, {256, 1, 1}, 1, kInfinity);  // 65520
+  expect_sum({255, 240, 0}, {-256, -1, 1}, 1, -kInfinity);
+  expect_sum({300, 300, 1}, {300, -200, 4}, 1, 30000);  // 30004; on the way there 90000
+  expect_sum({256, 0, 0}, {256, 1, 1}, 0.5, 32768);     // the factor comes before the rounding
+  expect_sum({128, 0, 0}, {128, 1, 1}, 4, kInfinity);
+}
+
+TEST_P(ProductsInF16, AccumulatedInF32AreFinite) {
+  const Tensor a = tensor({256, 256}, {2, 1}), b = tensor({256, -256}, {1, 2});
+  const Tensor out = from_doubles({1, 2, 3, 4}, {2, 2}, DType::F32, device_);
+  ops::matmul(out, a, b, {.into = Into::Accumulate});
+  EXPECT_EQ(to_doubles(out), (std::vector<double>{65537, -65534, 65539, -65532}));
 }
 
 TEST_P(Products, OverNothingAreZero) {

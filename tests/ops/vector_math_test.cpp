@@ -30,6 +30,42 @@ TEST(Widen, OfEveryFloat16AndBFloat16HasTheBitsOfItsConversion) {
   }
 }
 
+// Between each two neighbours in F16: the middle goes to the even one, what is beside it to the
+// nearer one. Above 65504 the next would be 65536, which is infinity.
+TEST(Narrow, ToFloat16RoundsToNearestAndToEven) {
+  const auto half_of = [](std::uint32_t bits) {
+    Float16 half;
+    half.bits = static_cast<std::uint16_t>(bits);
+    return bits == 0x7c00 ? 65536.0f : static_cast<float>(half);
+  };
+  for (std::uint32_t u = 0; u < 0x7c00; ++u) {
+    const float middle = (half_of(u) + half_of(u + 1)) / 2;  // exact
+    const std::uint32_t even = u + u % 2;
+    for (const float sign : {1.0f, -1.0f}) {
+      const std::uint32_t sign_bit = sign < 0 ? 0x8000 : 0;
+      const auto bits = [&](float x) { return narrow<Float16>(sign * x).bits; };
+      ASSERT_EQ(bits(half_of(u)), u | sign_bit);
+      ASSERT_EQ(bits(middle), even | sign_bit) << middle;
+      ASSERT_EQ(bits(std::nextafter(middle, 0.0f)), u | sign_bit) << "below " << middle;
+      ASSERT_EQ(bits(std::nextafter(middle, kInfinity)), (u + 1) | sign_bit) << "above " << middle;
+    }
+  }
+  EXPECT_EQ(narrow<Float16>(65519.0f).bits, 0x7bff);
+  for (const float x : {65520.0f, 65536.0f, 1e6f, 3e38f, kInfinity}) {
+    EXPECT_EQ(narrow<Float16>(x).bits, 0x7c00) << x;
+    EXPECT_EQ(narrow<Float16>(-x).bits, 0xfc00) << x;
+  }
+}
+
+// Whatever bits an F32 has: every exponent, both signs, infinities and NaN.
+TEST(Narrow, ToShortTypesHasTheBitsOfTheirConversions) {
+  for (std::uint64_t u = 0; u < std::uint64_t{1} << 32; u += 4093) {
+    const auto x = std::bit_cast<float>(static_cast<std::uint32_t>(u));
+    ASSERT_EQ(narrow<Float16>(x).bits, Float16(x).bits) << x;
+    ASSERT_EQ(narrow<BFloat16>(x).bits, BFloat16(x).bits) << x;
+  }
+}
+
 TEST(VectorExp, IsWithinItsErrorOverItsWholeRange) {
   double worst = 0;
   for (int i = 0; i <= 2'000'000; ++i) {

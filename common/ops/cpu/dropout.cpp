@@ -60,6 +60,7 @@ void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64
     const S factor = static_cast<S>(1 / (1 - rate));
     parallel_elements(x.count(), [=, &random](std::int64_t begin, std::int64_t end) {
       alignas(64) std::uint32_t words[kWords];
+      alignas(64) S values[kWords];
       std::int64_t i = begin;
       while (i < end) {
         // The first piece may begin inside a block of four words; the others begin with one.
@@ -68,11 +69,14 @@ void dropout(View y, ConstView x, double rate, const Philox& random, std::uint64
         philox_blocks(words, random, index / 4);
         const std::int64_t n = std::min(end - i, kWords - skipped);
         const std::uint32_t* bits = words + skipped;
+        // Two loops: in one, GCC 12 rounds what is kept in a branch of its own, element by element.
 #pragma omp simd
         for (std::int64_t k = 0; k < n; ++k) {
           const S kept = factor * widen(from[i + k]);
-          to[i + k] = narrow<T>(bits[k] >= keep_from ? kept : S(0));
+          values[k] = bits[k] >= keep_from ? kept : S(0);
         }
+#pragma omp simd
+        for (std::int64_t k = 0; k < n; ++k) to[i + k] = narrow<T>(values[k]);
         for (std::int64_t k = 0; is_kept && k < n; ++k) is_kept[i + k] = bits[k] >= keep_from;
         i += n;
       }

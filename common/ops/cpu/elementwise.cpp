@@ -1,5 +1,6 @@
 // Operations whose outputs depend on one element of each input: one pass over memory each.
 #include <algorithm>
+#include <type_traits>
 
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/cpu/parallel.h"
@@ -37,6 +38,14 @@ void map(const View& y, const ConstView& a, const ConstView& b, F f) {
   });
 }
 
+template <class To, class From>
+[[gnu::always_inline]] inline To converted(From x) {
+  if constexpr (std::is_same_v<From, double>)
+    return static_cast<To>(x);  // by way of F32 it would be rounded twice
+  else
+    return narrow<To>(widen(x));
+}
+
 // GELU in tanh's form is x s(2u) with the logistic function s, u = sqrt(2/pi) (x + 0.044715 x^3),
 // since (1 + tanh(u)) / 2 = s(2u): without the difference of nearly equal numbers where x << 0.
 constexpr double kCubic = 0.044715;
@@ -64,7 +73,7 @@ void cast(View out, ConstView x) {
       To* to = out.data<To>();
       parallel_elements(x.count(), [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-        for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<To>(widen(from[i]));
+        for (std::int64_t i = begin; i < end; ++i) to[i] = converted<To>(from[i]);
       });
     });
   });

@@ -5,14 +5,15 @@
 
 namespace aisc::cpu {
 
-// Blocked and packed, in any floating type, on any processor: the way of F64 and F16, and of all
-// types where the program is built without oneDNN.
+// Blocked and packed, in any floating type, on any processor: the way of F64, and of all types
+// where the program is built without oneDNN.
 void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
-// F32 and BF16 by oneDNN. (no_onednn.cpp: the plain product.)
+// F32, BF16 and F16 by oneDNN. (no_onednn.cpp: the plain product.)
 void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
-// BF16 by way of F32: for processors whose BF16 dot products are slower than F32 multiply-adds.
+// BF16 and F16 by way of F32: for processors that have no dot product of the type, or whose dot
+// products are slower than F32 multiply-adds.
 void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
 // One row, out (1, N) = [out +] alpha a (1, K) b (N, K)^T [+ bias], in any floating type.

@@ -113,7 +113,7 @@ void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& option
     return gelu_backward(out, out, options.gelu_of);
   }
   const ProductSizes size(out, a, options.transpose);
-  const bool library = a.dtype() == DType::F32 || a.dtype() == DType::BF16;
+  const bool library = a.dtype() != DType::F64;
   const bool is_short = size_of(a.dtype()) < size_of(DType::F32);
   // In F32 the library's product of one row already takes no longer than reading the matrix.
   if (is_short && size.batch == 1 && size.M == 1 && options.transpose == ops::Transpose::Second)

@@ -1,11 +1,14 @@
-// BF16 products on processors that multiply F32 faster than BF16: the factors are widened to F32,
-// multiplied there, and the sums rounded once. The large factor of each form (the weight, or its
-// gradient) goes through in pieces, so that what is widened is used while it is still in cache;
-// else the F32 copies would cost more memory traffic than BF16 saves.
+// Products of short types in F32's arithmetic: of F16, for which few processors have dot products
+// with sums in F32, and of BF16 where F32 is faster. The factors are widened, multiplied, and the
+// sums rounded once. The large factor of each form (the weight, or its gradient) goes through in
+// pieces, so that what is widened is used while it is still in cache; else the F32 copies would
+// cost more memory traffic than the short type saves.
 #include <algorithm>
 
 #include "common/ops/cpu/kernels.h"
+#include "common/ops/cpu/parallel.h"
 #include "common/ops/cpu/products.h"
+#include "common/ops/cpu/vector_math.h"
 
 namespace aisc::cpu {
 namespace {
@@ -26,43 +29,38 @@ Tensor workspace(std::int64_t rows, std::int64_t columns, Device& device) {
 Tensor widened(const ConstView& x, std::int64_t begin, std::int64_t count) {
   const std::int64_t rows = x.shape()[0], columns = x.shape()[1];
   Tensor wide = workspace(rows, count, x.device());
-  const BFloat16* from = x.data<BFloat16>() + begin;
   float* to = wide.data<float>();
-#pragma omp parallel for
-  for (std::int64_t i = 0; i < rows; ++i)
+  dispatch(x.dtype(), [&](auto type) {
+    const auto* from = x.data<decltype(type)>() + begin;
+    parallel_rows(rows, count, [=](std::int64_t i) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < count; ++j)
-      to[i * count + j] = static_cast<float>(from[i * columns + j]);
+      for (std::int64_t j = 0; j < count; ++j)
+        to[i * count + j] = static_cast<float>(widen(from[i * columns + j]));
+    });
+  });
   return wide;
 }
 
 Tensor widened(const ConstView& x) { return widened(x, 0, x.shape()[1]); }
 
-template <class T>
-void store_as(T* to, std::int64_t to_stride, const Tensor& wide, bool accumulate) {
-  const std::int64_t rows = wide.shape()[0], columns = wide.shape()[1];
-  const float* from = wide.data<float>();
-#pragma omp parallel for
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* row = to + i * to_stride;
-    const float* sums = from + i * columns;
-    if (accumulate)
-#pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j)
-        row[j] = static_cast<T>(sums[j] + static_cast<float>(row[j]));
-    else
-#pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) row[j] = static_cast<T>(sums[j]);
-  }
-}
-
-// The block of `out` that begins at (row, column) = [itself +] wide, rounded if out is BF16.
+// The block of `out` that begins at (row, column) = [itself +] wide, rounded to out's type.
 void store(View out, std::int64_t row, std::int64_t column, const Tensor& wide, bool accumulate) {
-  const std::int64_t stride = out.shape()[1], offset = row * stride + column;
-  if (out.dtype() == DType::F32)
-    store_as(out.data<float>() + offset, stride, wide, accumulate);
-  else
-    store_as(out.data<BFloat16>() + offset, stride, wide, accumulate);
+  const std::int64_t rows = wide.shape()[0], columns = wide.shape()[1], stride = out.shape()[1];
+  const float* from = wide.data<float>();
+  dispatch(out.dtype(), [&](auto type) {
+    using T = decltype(type);
+    T* block = out.data<T>() + row * stride + column;
+    parallel_rows(rows, columns, [=](std::int64_t i) {
+      T* to = block + i * stride;
+      const float* sums = from + i * columns;
+      if (accumulate)
+#pragma omp simd
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = narrow<T>(sums[j] + widen(to[j]));
+      else
+#pragma omp simd
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = narrow<T>(sums[j]);
+    });
+  });
 }
 
 }  // namespace

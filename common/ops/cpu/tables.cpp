@@ -75,13 +75,14 @@ void add_to_table(View dtable, ConstView dout, ConstView ids, Into into, const H
   for (std::int64_t k = 0; k < places.count; ++k) {
     S* sum = sums.data<S>() + omp_get_thread_num() * C;
     Out* row = table + here(id[places.heads[k]]) * C;
-    for (std::int64_t c = 0; c < C; ++c)
-      sum[c] = into == Into::Accumulate ? static_cast<S>(row[c]) : S(0);
+#pragma omp simd
+    for (std::int64_t c = 0; c < C; ++c) sum[c] = into == Into::Accumulate ? widen(row[c]) : S(0);
     for (std::int32_t n = places.heads[k]; n >= 0; n = places.next[n]) {
 #pragma omp simd
       for (std::int64_t c = 0; c < C; ++c) sum[c] += widen(from[n * C + c]);
     }
-    for (std::int64_t c = 0; c < C; ++c) row[c] = static_cast<Out>(sum[c]);
+#pragma omp simd
+    for (std::int64_t c = 0; c < C; ++c) row[c] = narrow<Out>(sum[c]);
   }
 }
 

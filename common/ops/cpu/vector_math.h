@@ -21,19 +21,6 @@ template <class T>
 [[gnu::always_inline]] inline Accumulator<T> widen(T x) {
   return static_cast<Accumulator<T>>(x);
 }
-// The same bits as Float16's own conversion, all choices made by selecting. Fraction and exponent
-// move to their places in an F32, and the exponent's bias grows by 112; infinities and NaN, whose
-// exponent is all ones, need twice that. A subnormal is the distance of a number to 2^-14.
-template <>
-[[gnu::always_inline]] inline float widen(Float16 x) {
-  constexpr std::uint32_t kBias = 112u << 23, kOne = 1u << 23;
-  const std::uint32_t u = x.bits, exponent = u & 0x7c00u;
-  const std::uint32_t normal = ((u & 0x7fffu) << 13) + kBias;
-  const float distance = std::bit_cast<float>(normal + kOne) - std::bit_cast<float>(kBias + kOne);
-  const std::uint32_t number = exponent == 0x7c00u ? normal + kBias : normal;
-  const std::uint32_t magnitude = exponent == 0 ? std::bit_cast<std::uint32_t>(distance) : number;
-  return std::bit_cast<float>(magnitude | (u & 0x8000u) << 16);
-}
 template <class T>
 [[gnu::always_inline]] inline T narrow(Accumulator<T> x) {
   return static_cast<T>(x);
@@ -45,6 +32,21 @@ template <>
   const std::uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u), quiet_nan = u | 0x400000u;
   BFloat16 result;
   result.bits = static_cast<std::uint16_t>((x != x ? quiet_nan : rounded) >> 16);
+  return result;
+}
+// Float16(x) likewise. From 2^16 on all numbers are infinite, as 2^16 is, and what rounds to it.
+template <>
+[[gnu::always_inline]] inline Float16 narrow<Float16>(float x) {
+  constexpr std::uint32_t kBias = 112u << 23, kEnd = (127u + 16u) << 23, kHalf = 126u << 23;
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(x), size = u & 0x7fffffffu;
+  const std::uint32_t below = size < kEnd ? size : kEnd;
+  const std::uint32_t normal = (below - kBias + 0xfffu + ((below >> 13) & 1u)) >> 13;
+  // Below 2^-14 the last place of F16 is 2^-24: that of a sum with 1/2 in F32.
+  const float sum = std::bit_cast<float>(below) + 0.5f;
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(sum) - kHalf;
+  const std::uint32_t number = below < kBias + (1u << 23) ? small : normal;
+  Float16 result;
+  result.bits = static_cast<std::uint16_t>((x != x ? 0x7e00u : number) | ((u >> 16) & 0x8000u));
   return result;
 }
 

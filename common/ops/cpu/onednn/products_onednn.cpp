@@ -188,7 +188,8 @@ void library_product(View out, ConstView a, ConstView b, const ops::MatmulOption
   Library& library = out.device().extension<Library>();
   // The library would scale the bias, too; adding it afterwards would round twice. It is rare.
   if (options.bias && options.alpha != 1) return plain_product(out, a, b, options);
-  if (a.dtype() == DType::BF16 && !library.bf16_is_fast) return widened_product(out, a, b, options);
+  const bool widen = a.dtype() == DType::F16 || (a.dtype() == DType::BF16 && !library.bf16_is_fast);
+  if (widen) return widened_product(out, a, b, options);
   try {
     run(library, out, a, b, options);
   } catch (const dnnl::error& e) {
