@@ -16,8 +16,7 @@
 #include <thread>
 
 #include "05_pipeline/pipelined.h"
-#include "06_tensor_parallel/parallel_block.h"
-#include "08_moe/expert_parallel.h"
+#include "11_gpt_3d/coded_weights.h"
 #include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "app/dataset.h"
@@ -69,14 +68,6 @@ std::int64_t heads_given(const Options& options) {  // 0: they are not
   return options.given.contains("heads") ? options.train.model.heads : 0;
 }
 
-// By which ranks write a text together: no schedule shows in it.
-StepParts text_parts(const Options& options) {
-  StepParts parts;
-  if (options.train.pp > 1) parts = pipelined({}, std::move(parts));
-  if (options.train.tp > 1) parts = tensor_parallel(std::move(parts));
-  return expert_parallel(std::move(parts));  // where the file has any
-}
-
 int generate_text(const Rank& rank, const Options& options) {
   const std::string weights = weights_at(options.from, say);
   const std::string path =
@@ -91,11 +82,7 @@ int generate_text(const Rank& rank, const Options& options) {
   if (first || started_processes()) interrupt.emplace(first);
   const Safetensors file(weights);
   const std::int64_t heads = heads_given(options);
-  SavedModel saved(rank, file, options.train.model.dtype,
-                   {.pp = options.train.pp,
-                    .tp = options.train.tp,
-                    .parts = text_parts(options),
-                    .heads = heads});
+  SavedModel saved = text_model(rank, file, options);
   if (first && heads == 0) say_remark(heads_remark(file, saved.config));
   if (heads != 0 && heads != saved.config.heads)
     fail(fmt::format("--heads {}: {} has {}", heads, weights, saved.config.heads));
@@ -105,8 +92,10 @@ int generate_text(const Rank& rank, const Options& options) {
                   interrupt ? &*interrupt : nullptr, saved.ranks());
   if (!first) return 0;
   const double seconds = rank.clock.now() - begin;
-  fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s\n", text.tokens, seconds,
-             static_cast<double>(text.tokens) / seconds);
+  const Usage held = rank.device.ledger()[Purpose::Parameters];
+  fmt::print(stderr, "{} tokens in {:.1f} s: {:.0f} tokens/s, with weights of {:.2f} MB\n",
+             text.tokens, seconds, static_cast<double>(text.tokens) / seconds,
+             static_cast<double>(held.live_bytes) / 1e6);
   return interrupt->requested() ? status_of_signal(interrupt->signal()) : 0;
 }
 

@@ -83,7 +83,7 @@ class FlagRows {
                 .help = help,
                 .type = "TYPE",
                 .standard = in_lower_case(name_of(value)),
-                .choices = {"f64", "f32", "bf16"},
+                .choices = {"f64", "f32", "bf16", "f16"},
                 .read = [&value](const std::string& found) { value = parse_dtype(found); },
                 .write = [&value] { return in_lower_case(name_of(value)); }});
   }

@@ -7,6 +7,7 @@
 
 #include "app/flag_table.h"
 #include "common/core/error.h"
+#include "common/core/flags/command_line.h"
 
 namespace aisc {
 namespace {
@@ -230,6 +231,52 @@ void require_experts(const Options& o) {
                                                     "it says nothing of ranks that share experts");
 }
 
+void require_loss_scale(const Options& o) {
+  const Options::Compression& c = o.compression;
+  if (!o.has_dynamic_scale() && c.loss_scale != "auto") {
+    const double scale = real_number("--loss-scale", c.loss_scale);
+    if (!(scale > 0)) fail(fmt::format("--loss-scale is {}, expected more than 0", scale));
+    if (scale == 1) return;
+  }
+  if (!o.has_dynamic_scale() && c.loss_scale == "auto") return;
+  const Beside scale{c.loss_scale == "auto" ? "--precision f16" : "--loss-scale " + c.loss_scale};
+  scale.refuse(o.data_parallel.average_every > 0, "--average-every",
+               "ranks that step on their own would skip different steps; --loss-scale 1");
+  scale.refuse(o.onebit_adam(), "--optimizer onebit-adam",
+               "gradients that are never summed tell nobody that they overflow; --loss-scale 1");
+  scale.refuse(
+      o.train.pp > 1 && (o.pipeline.schedule == "pipedream" || o.pipeline.schedule == "2bw"),
+      "--schedule " + o.pipeline.schedule,
+      "stages that update on their way cannot skip a step together; --loss-scale 1");
+}
+
+void require_compression(const Options& o) {
+  const Options::Compression& c = o.compression;
+  require_loss_scale(o);
+  if (!(c.sparsity >= 0 && c.sparsity < 1))
+    fail(fmt::format("--sparsity is {}, expected 0 or more, less than 1", c.sparsity));
+  const auto on_host = [&](bool found, const std::string& what) {
+    Beside{what}.refuse(found && o.device != "cpu", "--device", "it computes on the host");
+  };
+  on_host(c.f8, "--precision f8");
+  on_host(c.quantize_aware != "off", "--quantize-aware");
+  on_host(c.sparsity > 0, "--sparsity");
+  on_host(!c.teacher.empty(), "--distill");
+  const auto one_version = [&](bool found, const char* flag) {
+    const std::string& schedule = o.pipeline.schedule;
+    Beside{flag}.refuse(found && o.train.pp > 1 && (schedule == "pipedream" || schedule == "2bw"),
+                        "--schedule " + schedule,
+                        "weights of several versions are kept where updates do not wait");
+  };
+  one_version(c.quantize_aware != "off", "--quantize-aware");
+  one_version(c.sparsity > 0, "--sparsity");
+  const Beside sparsity{"--sparsity"};
+  sparsity.refuse(c.sparsity > 0 && o.data_parallel.average_every > 0, "--average-every",
+                  "ranks that step on their own would prune different weights");
+  sparsity.refuse(c.sparsity > 0 && o.delayed_update, "--delayed-update",
+                  "what the host updates later comes back");
+}
+
 }  // namespace
 
 void require_alone(const Options& o) {
@@ -274,6 +321,7 @@ void require_parallel(Options& o, const IsHere& here) {
   if (o.train.tp > 1) require_tensor(o);
   if (o.train.cp > 1) require_context(o);
   if (o.train.model.experts.count > 0) require_experts(o);
+  require_compression(o);
 }
 
 }  // namespace aisc

@@ -52,9 +52,24 @@ void add_training(FlagRows& rows, Options& o) {
   };
   rows.number("seed", t.seed, 0, kMostSeed, "of parameters, batches, dropout and sample")
       .isnt(kOfTraining);
-  rows.dtype("precision", t.model.dtype, "weights, activations (and gradients)").isnt(kOfTraining);
+  rows.add({.name = "precision",
+            .help = "weights, activations (and gradients); f8: bf16 whose linear layers multiply "
+                    "numbers of eight bits",
+            .type = "TYPE",
+            .standard = "f32",
+            .choices = {"f64", "f32", "bf16", "f16", "f8"},
+            .read =
+                [&o](const std::string& found) {
+                  o.compression.f8 = in_lower_case(found) == "f8";
+                  o.train.model.dtype = o.compression.f8 ? DType::BF16 : parse_dtype(found);
+                },
+            .write =
+                [&o] {
+                  return o.compression.f8 ? "f8" : in_lower_case(name_of(o.train.model.dtype));
+                }})
+      .isnt(kOfTraining);
   rows.dtype("gradients", t.gradient_dtype,
-             "type gradients are accumulated in: the precision's, or f32 beside bf16")
+             "type gradients are accumulated in: the precision's, or f32 beside a shorter one")
       .is(kFollows)
       .or_else("precision's");
   rows.add({.name = "recompute",
@@ -264,6 +279,66 @@ void add_experts(FlagRows& rows, Options& o) {
                  .is(kLayout));
 }
 
+void add_compression(FlagRows& rows, Options& o) {
+  Options::Compression& c = o.compression;
+  rows.group("Compression", kOfTraining);
+  rows.text("loss-scale", c.loss_scale,
+            "factor of the loss, which keeps gradients above what f16 loses: dynamic (PyTorch's "
+            "rule: halved where gradients overflow, and the step skipped; doubled after 2000 steps "
+            "without), deepspeed (its rule), or a number, which stays; auto: dynamic beside f16, "
+            "else 1");
+  const auto of_scale = [&o](Flag& flag) {
+    flag.only_beside("--loss-scale dynamic or deepspeed, or --precision f16",
+                     [&o] { return o.has_dynamic_scale(); });
+  };
+  of_scale(rows.real("loss-scale-init", c.scale_init, "the first scale; 0: the rule's, 65536"));
+  of_scale(rows.number("loss-scale-window", c.scale_window, 0, kMostCount,
+                       "good steps in a row after which it grows; 0: the rule's, 2000 or 1000"));
+  of_scale(rows.number("loss-scale-hysteresis", c.scale_hysteresis, 0, kMostCount,
+                       "overflows until it falls; 0: the rule's, 1 or 2"));
+  of_scale(rows.real("loss-scale-min", c.scale_min,
+                     "an overflow at this scale ends the run; 0: the rule's, none or 1"));
+  of_scale(rows.real("loss-scale-growth", c.scale_growth, "its factor; 0: the rule's, 2"));
+  of_scale(rows.real("loss-scale-backoff", c.scale_backoff, "its factor; 0: the rule's, 0.5"));
+  const auto of_f8 = [&o](Flag& flag) {
+    flag.only_beside("--precision f8", [&o] { return o.compression.f8; });
+  };
+  of_f8(rows.text("f8-scale", c.f8_scale,
+                  "what shares a scale: blocks of 128; a tensor, by its largest number; or a "
+                  "tensor, by the largest of the last 1024 steps (delayed)",
+                  {"block", "tensor", "delayed"}));
+  of_f8(rows.text("f8-layers", c.f8_layers,
+                  "which layers compute in eight bits: of linears, head, norms, router those that "
+                  "are named, with commas between"));
+  rows.text("quantize-aware", c.quantize_aware,
+            "weights are rounded to so many bits wherever they are used, gradients go straight "
+            "through to those that are not",
+            {"off", "int8", "int4"});
+  rows.real("sparsity", c.sparsity,
+            "share of the weights of blocks' matrices, the smallest, that are 0 at the end");
+  const auto of_pruning = [&o](Flag& flag) {
+    flag.only_beside("--sparsity", [&o] { return o.compression.sparsity > 0; });
+  };
+  of_pruning(rows.number("prune-begin", c.prune_begin, 0, kMostCount,
+                         "steps before the first round; 0: a quarter of all")
+                 .is(kFollows));
+  of_pruning(rows.number("prune-end", c.prune_end, 0, kMostCount,
+                         "steps before the last round; 0: three quarters of all")
+                 .is(kFollows));
+  of_pruning(rows.number("prune-rounds", c.prune_rounds, 1, kMostCount,
+                         "rounds in which the share rises, faster at first; 1: all at once"));
+  rows.path("distill", c.teacher,
+            "learn from the scores of this model, too (a run, a checkpoint, a model.safetensors), "
+            "with the same vocabulary");
+  const auto of_teacher = [&o](Flag& flag) {
+    flag.only_beside("--distill", [&o] { return !o.compression.teacher.empty(); });
+  };
+  of_teacher(rows.real("distill-temperature", c.temperature,
+                       "scores of both are divided by it: the larger, the softer"));
+  of_teacher(rows.real("distill-hard", c.hard,
+                       "weight of the text's own tokens; the teacher's scores have the rest"));
+}
+
 void add_data(FlagRows& rows, Options& o) {
   rows.group("Data", kOfTraining);
   rows.path("corpus", o.data.corpus,
@@ -346,6 +421,7 @@ std::vector<Flag> flag_table(Options& options) {
   add_pipeline(rows, options);
   add_tensor(rows, options);
   add_experts(rows, options);
+  add_compression(rows, options);
   add_data(rows, options);
   add_output(rows, options);
   add_text(rows, options);

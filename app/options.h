@@ -71,6 +71,22 @@ struct Options {
     std::string again = "none";     // "arrival", "early": stages run forward again
     std::string stashing = "on";    // "off": pipedream's backwards take the newest weights
   } pipeline;
+  // Fewer bits, fewer weights, a teacher (module 10).
+  struct Compression {
+    bool f8 = false;                 // BF16 whose linear layers multiply eight bits
+    std::string f8_scale = "block";  // 10_model_compression/f8_training.h
+    std::string f8_layers = "linears";
+    // "dynamic", "deepspeed", or a number, which is static; "auto": dynamic beside f16, else 1.
+    std::string loss_scale = "auto";
+    double scale_init = 0;  // 0 here and below: the rule's own
+    std::int64_t scale_window = 0, scale_hysteresis = 0;
+    double scale_min = 0, scale_growth = 0, scale_backoff = 0;
+    std::string quantize_aware = "off";  // "int8", "int4": weights are rounded where they are used
+    double sparsity = 0;                 // the share of weights that are 0 at the end
+    std::int64_t prune_begin = 0, prune_end = 0, prune_rounds = 1;
+    std::string teacher;  // a model whose scores are learnt from, too; empty: none
+    double temperature = 2, hard = 0.5;
+  } compression;
   int ep_node = 0;                  // tokens go to experts within nodes of so many ranks first
   double keep_mb = 0;               // MiB that micro-batches keep where they are recomputed
   std::string attention = "fused";  // "stored": 07_sequence_parallel/stored_attention.h
@@ -83,6 +99,11 @@ struct Options {
   int chunks() const { return pipeline.schedule == "zb-v" ? 2 : pipeline.chunks; }
   std::string optimizer = "adamw";  // or "adafactor", "onebit-adam": signs in place of gradients
   bool onebit_adam() const { return optimizer == "onebit-adam"; }
+  bool has_dynamic_scale() const {
+    const std::string& rule = compression.loss_scale;
+    return rule == "dynamic" || rule == "deepspeed" ||
+           (rule == "auto" && train.model.dtype == DType::F16);
+  }
   bool adafactor() const { return optimizer == "adafactor"; }
   // What --clip was before an optimizer or a schedule that cannot clip made it 0: a run that goes
   // on without these clips again.

@@ -195,6 +195,10 @@ StepRow Run::one_step() {
     row.dropped = report.dropped;
     row.busiest = report.busiest;
   }
+  if (trainer_.scale()) {
+    row.loss_scale = report.scale;
+    row.skipped = report.skipped;
+  }
   const Ledger ledger = rank_.device.ledger();
   measured_ = {ledger, meter.read(), host.ledger(),
                copied_since(copied_before, rank_.device.copied())};

@@ -45,6 +45,7 @@ std::string RunState::to_json() const {
                       {"corpus_hash", fmt::format("{:016x}", corpus_hash)},
                       {"samples", samples}};
   if (updates) json["updates"] = *updates;
+  if (!loss_scale.empty()) json["loss_scale"] = loss_scale;
   return json.dump();
 }
 
@@ -67,6 +68,14 @@ RunState RunState::from_json(const std::string& json, const std::string& name) {
     if (!has("updates", &nlohmann::json::is_number_unsigned))
       fail(name + ": \"updates\": found " + shown(j["updates"]) + ", expected a number");
     state.updates = j["updates"].get<std::int64_t>();
+  }
+  if (j.contains("loss_scale")) {
+    for (const nlohmann::json& value : j["loss_scale"]) {
+      if (!j["loss_scale"].is_array() || !value.is_number())
+        fail(name + ": \"loss_scale\": found " + shown(j["loss_scale"]) +
+             ", expected a list of numbers");
+      state.loss_scale.push_back(value.get<double>());
+    }
   }
   const auto hash = j["corpus_hash"].get<std::string>();
   std::from_chars(hash.data(), hash.data() + hash.size(), state.corpus_hash, 16);
@@ -104,6 +113,7 @@ std::string save_run(const Rank& rank, const std::string& checkpoints, const Tra
     if (tokenizer) tokenizer->write(folder);
     state.samples = trainer.samples_taken();
     state.updates = trainer.optimizer().steps();
+    if (trainer.scale()) state.loss_scale = trainer.scale()->state();
     path = checkpoint->commit(state.to_json());
   });
   return path;
@@ -116,6 +126,7 @@ void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& traine
     CpuDevice host;
     read_weights(Safetensors(checkpoint.path + kWeights), trainer, host);
     read_state(rank, Safetensors(checkpoint.path + kState), trainer, host);
+    if (trainer.scale() && !state.loss_scale.empty()) trainer.scale()->restore(state.loss_scale);
   });
   trainer.resume(checkpoint.step, state.samples, state.updates);
 }

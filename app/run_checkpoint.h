@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/train/trainer.h"
 #include "formats/checkpoint.h"
@@ -28,6 +29,7 @@ struct RunState {
   std::int64_t samples = 0;       // seen so far: where in the data it is
   // Of the weights, made so far; none: an earlier version wrote it, which did not say.
   std::optional<std::int64_t> updates = {};
+  std::vector<double> loss_scale = {};  // StepScale::state(); empty: the loss was not scaled
 
   std::string to_json() const;
   static RunState from_json(const std::string& json, const std::string& name);  // throws Error

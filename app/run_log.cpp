@@ -128,6 +128,10 @@ std::string to_json(const StepRow& row) {
     json["dropped"] = row.dropped;
     json["busiest_expert"] = row.busiest;
   }
+  if (!std::isnan(row.loss_scale)) {
+    json["loss_scale"] = row.loss_scale;
+    json["skipped"] = row.skipped;
+  }
   if (row.evaluated()) json["validation_loss"] = row.validation_loss;
   for (std::size_t p = 0; p < kPurposeCount; ++p)
     json["peak_bytes"][name_of(static_cast<Purpose>(p))] = row.peak_bytes[p];
@@ -152,6 +156,10 @@ StepRow step_row(const std::string& text, const std::string& name) {
     row.auxiliary_loss = number(json, "auxiliary_loss", name);
     row.dropped = number(json, "dropped", name);
     row.busiest = number(json, "busiest_expert", name);
+  }
+  if (json.contains("loss_scale")) {
+    row.loss_scale = number(json, "loss_scale", name);
+    row.skipped = json.contains("skipped") && json["skipped"] == true;
   }
   if (json.contains("validation_loss")) row.validation_loss = number(json, "validation_loss", name);
   if (!json.contains("peak_bytes")) fail(name + ": \"peak_bytes\": expected an object");

@@ -21,7 +21,10 @@ struct StepRow {
   // What layers added to the loss (StepReport::extra); NaN: none does.
   double auxiliary_loss = std::numeric_limits<double>::quiet_NaN();
   double dropped = 0, busiest = 0;  // of routers, where layers do (StepReport)
-  double peak_flops = 0;            // of the machine, as far as it was known then; 0: not known
+  // Of a loss that was scaled (StepReport); NaN: it was not.
+  double loss_scale = std::numeric_limits<double>::quiet_NaN();
+  bool skipped = false;
+  double peak_flops = 0;  // of the machine, as far as it was known then; 0: not known
   double validation_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated
   std::array<std::int64_t, kPurposeCount + 1> peak_bytes{};  // by purpose, then the total's
 

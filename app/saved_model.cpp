@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "app/weights_file.h"
 #include "app/whole_model.h"
 #include "common/core/error.h"
 #include "common/train/train_config.h"
@@ -14,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-GptConfig config_at(const Safetensors& file, DType precision, std::int64_t heads) {
-  GptConfig config = config_in(file, heads);
+GptConfig config_at(const Safetensors& file, DType precision, const TextParts& divided) {
+  GptConfig config = config_in(file, divided.heads, divided.codes);
   config.dtype = precision;
   return config;
 }
@@ -40,7 +39,8 @@ std::unique_ptr<Mesh> mesh_of(const Rank& rank, const GptConfig& config, const T
 GptParts parts_of(const GptConfig& config, const TextParts& divided, Mesh* mesh) {
   GptParts parts = gpt2_parts();
   if (divided.tp > 1) parts = divided.parts.split(std::move(parts), mesh->tp());
-  return divided.parts.with_experts(config, std::move(parts), mesh);
+  parts = divided.parts.with_experts(config, std::move(parts), mesh);
+  return divided.layers ? divided.layers(std::move(parts)) : parts;
 }
 
 // A link that leads in a circle is not there.
@@ -68,6 +68,8 @@ Checkpoint find_checkpoint(const std::string& path, const Say& say) {
 
 std::string run_of(const std::string& path) {
   require_folder(path);
+  if (exists(path + "/model.safetensors") && !exists(path + "/checkpoint.json"))
+    require_numbers(Safetensors(path + "/model.safetensors"));  // codes are no beginning of a run
   fs::path run = fs::absolute(path).lexically_normal();
   if (!run.has_filename()) run = run.parent_path();  // "x/" ends with ""
   if (!exists(path + "/checkpoints")) {
@@ -112,7 +114,7 @@ SavedModel::SavedModel(const Rank& rank, const std::string& weights, DType preci
 
 SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precision,
                        const TextParts& divided)
-    : config(config_at(file, precision, divided.heads)),
+    : config(config_at(file, precision, divided)),
       mesh(mesh_of(rank, config, divided)),
       stages(divided.pp > 1
                  ? divided.parts.stages(rank, *mesh, train_config(config, divided),
@@ -122,7 +124,7 @@ SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precisio
                      stages ? stages->blocks() : std::vector<BlockRange>(1))),
       parameters(rank.device, all_units(model), {.value_dtype = precision, .gradients = false}) {
   CpuDevice host;
-  const WeightsFile read(file, config);
+  const WeightsFile read(file, config, divided.codes);
   for (const Parameter* p : parameters.parameters()) {
     const Tensor whole(p->global_shape, precision, host);
     read.read(*p, whole);

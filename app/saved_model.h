@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/generate.h"
+#include "app/weights_file.h"
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "formats/checkpoint.h"
@@ -40,6 +41,9 @@ struct TextParts {
   int pp = 1, tp = 1;
   StepParts parts = {};
   std::int64_t heads = 0;  // of a file that does not say how many; 0: config_in()'s guess
+  // Other layers in place of these parts', which may have read what is codes in the file.
+  std::function<GptParts(GptParts parts)> layers = {};
+  WeightCodes codes = WeightCodes::Refused;
 };
 
 // A model that only generates: weights without gradients. Of parts a rank has and reads its own

@@ -15,31 +15,20 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr const char* kWithExperts = "gpt_with_experts";  // as transformers names no model
+// As transformers names no model.
+constexpr const char* kWithExperts = "gpt_with_experts";
+constexpr const char* kInCodes = "gpt_in_codes";  // with experts or without
 
-// A file's shape of a parameter: its rows, but those that are padding.
-Shape shape_in_file(const Parameter& p) {
-  const Shape& whole = p.global_shape;
-  return p.init.drawn < 0 ? whole : whole.with(0, p.init.drawn / (whole.count() / whole[0]));
-}
-
-std::string config_json(const GptConfig& config) {
+nlohmann::ordered_json config_json(const char* model_type, const GptConfig& config) {
   const GptExperts& e = config.experts;
-  const nlohmann::ordered_json j{{"model_type", kWithExperts},
-                                 {"n_layer", config.layers},
-                                 {"n_head", config.heads},
-                                 {"n_embd", config.width},
-                                 {"n_positions", config.context},
-                                 {"vocab_size", config.vocabulary},
-                                 {"experts",
-                                  {{"count", e.count},
-                                   {"every", e.every},
-                                   {"router", e.router},
-                                   {"capacity", e.capacity},
-                                   {"balance", e.balance},
-                                   {"z_loss", e.z_loss},
-                                   {"shared", e.shared}}}};
-  return j.dump(2) + "\n";
+  nlohmann::ordered_json j{{"model_type", model_type},      {"n_layer", config.layers},
+                           {"n_head", config.heads},        {"n_embd", config.width},
+                           {"n_positions", config.context}, {"vocab_size", config.vocabulary}};
+  if (e.count > 0)
+    j["experts"] = {{"count", e.count},       {"every", e.every},     {"router", e.router},
+                    {"capacity", e.capacity}, {"balance", e.balance}, {"z_loss", e.z_loss},
+                    {"shared", e.shared}};
+  return j;
 }
 
 // What config.json beside the file says; null: there is none, or it is not of this kind.
@@ -47,8 +36,12 @@ json described(const Safetensors& file, std::string& path) {
   path = fs::path(file.path()).replace_filename("config.json").string();
   if (!fs::exists(path)) return {};
   json j = parse_json(read_file(path), path);
-  const bool experts = j.is_object() && j.value("model_type", json()) == kWithExperts;
-  return experts ? j : json();
+  const json type = j.is_object() ? j.value("model_type", json()) : json();
+  return type == kWithExperts || type == kInCodes ? j : json();
+}
+
+bool is_in_codes(const json& described) {
+  return !described.is_null() && described["model_type"] == kInCodes;
 }
 
 template <class T>
@@ -72,10 +65,52 @@ void require_rows(const Safetensors& file, const char* name, std::int64_t rows,
                      fmt::join(entry.shape, ", "), rows, width));
 }
 
+// Is it in codes, then? Where they are refused that is an error.
+bool take_codes(const Safetensors& file, WeightCodes codes) {
+  if (codes == WeightCodes::Refused) require_numbers(file);
+  return !compression_in(file).empty();
+}
+
 }  // namespace
 
-GptConfig config_in(const Safetensors& file, std::int64_t heads) {
+Shape shape_in_file(const Parameter& p) {
+  const Shape& whole = p.global_shape;
+  return p.init.drawn < 0 ? whole : whole.with(0, p.init.drawn / (whole.count() / whole[0]));
+}
+
+std::string compression_in(const Safetensors& file) {
   std::string path;
+  const json j = described(file, path);
+  if (is_in_codes(j)) {
+    json compression;
+    take(j, "compression", path, compression);
+    return compression.dump();
+  }
+  for (const SafetensorsEntry& entry : file.entries())
+    if (entry.name.ends_with(".codes"))
+      fail(
+          fmt::format("{}: \"{}\" are codes, and {} does not say of which kind: expected "
+                      "\"model_type\": \"{}\" and \"compression\", as compress wrote them there",
+                      file.path(), entry.name, path, kInCodes));
+  return {};
+}
+
+void require_numbers(const Safetensors& file) {
+  if (!compression_in(file).empty())
+    fail(file.path() +
+         ": its weights are codes of a few bits, expected floating numbers: it can only generate "
+         "text, which train_gpt --from does; what it was compressed from can do all else");
+}
+
+std::string coded_config(const GptConfig& config, const std::string& compression) {
+  nlohmann::ordered_json j = config_json(kInCodes, config);
+  j["compression"] = nlohmann::ordered_json::parse(compression);
+  return j.dump(2) + "\n";
+}
+
+GptConfig config_in(const Safetensors& file, std::int64_t heads, WeightCodes codes) {
+  std::string path;
+  const bool in_codes = take_codes(file, codes);
   const json j = described(file, path);
   if (j.is_null()) return gpt2_config(file, heads);
   GptConfig config;
@@ -84,26 +119,30 @@ GptConfig config_in(const Safetensors& file, std::int64_t heads) {
   take(j, "n_embd", path, config.width);
   take(j, "n_positions", path, config.context);
   take(j, "vocab_size", path, config.vocabulary);
-  GptExperts& e = config.experts;
-  json experts;
-  take(j, "experts", path, experts);
-  take(experts, "count", path, e.count);
-  take(experts, "every", path, e.every);
-  take(experts, "router", path, e.router);
-  take(experts, "capacity", path, e.capacity);
-  take(experts, "balance", path, e.balance);
-  take(experts, "z_loss", path, e.z_loss);
-  take(experts, "shared", path, e.shared);
+  if (!in_codes || j.contains("experts")) {
+    GptExperts& e = config.experts;
+    json experts;
+    take(j, "experts", path, experts);
+    take(experts, "count", path, e.count);
+    take(experts, "every", path, e.every);
+    take(experts, "router", path, e.router);
+    take(experts, "capacity", path, e.capacity);
+    take(experts, "balance", path, e.balance);
+    take(experts, "z_loss", path, e.z_loss);
+    take(experts, "shared", path, e.shared);
+  }
   config.validate();
   require_rows(file, "wte.weight", config.vocabulary, config.width);
   require_rows(file, "wpe.weight", config.context, config.width);
+  file.at(fmt::format("blocks.{}.norm1.weight", config.layers - 1));  // has it so many blocks?
   return config;
 }
 
 Gpt2Outline weights_outline(const GptConfig& config, const ParameterStore& whole,
                             std::int32_t end_of_text) {
   if (config.experts.count == 0) return gpt2_outline(config, whole, config.dtype, end_of_text);
-  Gpt2Outline outline{.tensors = {}, .metadata = {}, .config = config_json(config)};
+  Gpt2Outline outline{
+      .tensors = {}, .metadata = {}, .config = config_json(kWithExperts, config).dump(2) + "\n"};
   for (const Parameter* p : whole.parameters())
     outline.tensors.push_back({p->name, config.dtype, shape_in_file(*p)});
   return outline;
@@ -116,8 +155,9 @@ void to_weights_file(View theirs, ConstView ours, const Parameter& parameter,
   theirs.device().copy(theirs.flat(0, count), ours.flat(0, count));
 }
 
-WeightsFile::WeightsFile(const Safetensors& file, const GptConfig& config) : file_(file) {
-  if (config.experts.count == 0) gpt2_.emplace(file, config);
+WeightsFile::WeightsFile(const Safetensors& file, const GptConfig& config, WeightCodes codes)
+    : file_(file) {
+  if (!take_codes(file, codes) && config.experts.count == 0) gpt2_.emplace(file, config);
 }
 
 void WeightsFile::read(const Parameter& parameter, View whole) const {

@@ -31,6 +31,7 @@
 #include "08_moe/more/upcycle.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/named.h"
+#include "11_gpt_3d/compressed.h"
 #include "11_gpt_3d/mesh_norm.h"
 #include "11_gpt_3d/slow_bytes.h"
 #include "11_gpt_3d/step_order.h"
@@ -130,7 +131,7 @@ StepParts step_of(const Options& options) {
   }
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
-  return parts;
+  return compressed(options, std::move(parts));
 }
 
 void make_tier(const Options& options, const Rank& rank) {

@@ -130,6 +130,9 @@ function drawSteps() {
     stepChart('Busiest expert', 'times an even share of a sample', 'plain',
       one('busiest_expert', 'busiest'), {zero: true});
   }
+  if (rows.some((row) => isNumber(row.loss_scale)))
+    stepChart('Loss scale', 'a step whose gradients overflow is skipped', 'plain',
+      one('loss_scale', 'scale'), {zero: true, logs: true});
   stepChart('Gradient norm', 'before clipping', 'plain', one('gradient_norm', 'norm'),
     {zero: true, logs: true});
   stepChart('Throughput', `${unit}s per second`, 'count', one('tokens_per_second', 'throughput'),

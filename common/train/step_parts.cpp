@@ -6,8 +6,25 @@
 
 #include "common/core/error.h"
 #include "common/optim/clip.h"
+#include "common/train/train_config.h"
 
 namespace aisc {
+namespace {
+
+std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, Mesh* /*mesh*/, ParameterStore& /*store*/,
+                                 std::vector<OptimizerSlice> slices, const TrainConfig& config) {
+  return std::make_unique<AdamW>(
+      std::move(slices),
+      AdamW::Options{
+          .beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay});
+}
+
+std::unique_ptr<Reducer> sum_at_the_end(const Rank& rank, const Model& /*model*/,
+                                        ParameterStore& store) {
+  return std::make_unique<SumAtTheEnd>(rank, store);
+}
+
+}  // namespace
 
 double one_after_another(const Rank& rank, const Model& model, std::int64_t count,
                          const ReadMicroBatch& read, double loss_factor, Hooks hooks) {
@@ -41,6 +58,18 @@ void SumAtTheEnd::finish() {
   store().complete_grads();
   const auto span = rank().trace.span("communication", "gradients");
   rank().world.all_reduce(store().grads()).wait();  // comm: all gradients, once a step
+}
+
+StepParts StepParts::completed() && {
+  if (!optimizer) optimizer = adamw;
+  if (!reducer) reducer = sum_at_the_end;
+  if (!loop) loop = one_after_another;
+  if (!finish) finish = finish_in_order;
+  if (!mesh)
+    mesh = [](const Rank& rank, const MeshShape& shape) {
+      return std::make_unique<Mesh>(rank.world, shape);
+    };
+  return std::move(*this);
 }
 
 }  // namespace aisc

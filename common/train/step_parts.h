@@ -109,6 +109,33 @@ class SumAtTheEnd final : public Reducer {
   void finish() override;
 };
 
+// What happens around the update of the weights on each rank, in steps that are taken: gradients
+// and weights are those of the optimizer's slices, before shards are gathered. Collective.
+class UpdateHook {
+ public:
+  virtual ~UpdateHook() = default;
+  // `step` steps were taken before this one.
+  virtual void before(Optimizer& /*optimizer*/, std::int64_t /*step*/) {}
+  virtual void after(Optimizer& /*optimizer*/, std::int64_t /*step*/) {}
+};
+
+// A factor of the loss, and so of all gradients, that keeps those of a short type above what the
+// type can hold; and what it costs, steps that are skipped (module 10).
+class StepScale {
+ public:
+  virtual ~StepScale() = default;
+  virtual double factor() const = 0;  // of the step that begins
+  // Takes the end of a step whose gradients are factor() times too large, by `finish`. Returns the
+  // norm of the true gradients before clipping; one that is not finite says that the step was
+  // skipped, on every rank, and weights and optimizer are as before. Throws Error where skipping
+  // more steps would help no more.
+  virtual double finish(StepEnd& end, double clip, const FinishStep& finish) = 0;
+  virtual std::int64_t skipped() const = 0;  // steps so far
+  // What a checkpoint keeps of it, the same on all ranks, and gives back.
+  virtual std::vector<double> state() const = 0;
+  virtual void restore(std::span<const double> state) = 0;
+};
+
 // The tokens of a sequence that a rank has: `count` of them, where `runs` says.
 struct TokenPart {
   std::int64_t count = 0;
@@ -133,12 +160,22 @@ struct StepParts {
   // Of the ranks that each have a share of every batch.
   std::function<std::unique_ptr<BatchReader>(const Rank& rank, const TrainConfig& config)> reader =
       {};
+  // What each micro-batch of a step becomes once it is read, also where a step is planned: of a
+  // loss that needs more than targets (module 10). Windows that are evaluated stay as they are.
+  std::function<Batch(Batch batch)> batch = {};
   MicroBatchLoop loop = {};
   // Around the layers, inside the reducer's: what else happens there. `mesh` as in `optimizer`.
   std::vector<
       std::function<std::unique_ptr<LayerHook>(const Rank& rank, const Model& model, Mesh* mesh)>>
       hooks = {};
+  std::vector<
+      std::function<std::unique_ptr<UpdateHook>(const Rank& rank, const Model& model, Mesh* mesh)>>
+      update_hooks = {};
+  // What layers compute: these parts, split and with experts already, with others around them that
+  // have the same parameters. The first is the innermost.
+  std::vector<std::function<GptParts(GptParts parts)>> layers = {};
   FinishStep finish = {};
+  std::function<std::unique_ptr<StepScale>()> scale = {};  // empty: none, and no step is skipped
   // Of a mesh, in place of Reducer::norm: what it returns is summed over the ranks that have
   // different parts. Without shards all data-parallel ranks count, each for its own tensor ranks
   // and stages.
@@ -158,6 +195,8 @@ struct StepParts {
   // mesh->experts() and of Sync::ExpertData; without a mesh (`mesh` as in `optimizer`) a rank has
   // all. Also made on a device without numbers, which plans a step.
   std::function<GptParts(GptParts parts, Mesh* mesh)> experts = {};
+  // With the plain form of what is empty.
+  StepParts completed() &&;
   // These parts with experts where `model` has any. Throws Error where it has, and none are given.
   GptParts with_experts(const GptConfig& model, GptParts parts, Mesh* ranks) const;
   // Of such a model that begins with a dense one's weights: fills a whole parameter by what `read`

@@ -20,32 +20,6 @@ const TrainConfig& validated(const TrainConfig& config, int ranks) {
   return config;
 }
 
-std::unique_ptr<Optimizer> adamw(const Rank& /*rank*/, Mesh* /*mesh*/, ParameterStore& /*store*/,
-                                 std::vector<OptimizerSlice> slices, const TrainConfig& config) {
-  return std::make_unique<AdamW>(
-      std::move(slices),
-      AdamW::Options{
-          .beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = config.weight_decay});
-}
-
-std::unique_ptr<Reducer> sum_at_the_end(const Rank& rank, const Model& /*model*/,
-                                        ParameterStore& store) {
-  return std::make_unique<SumAtTheEnd>(rank, store);
-}
-
-// With the plain form of what is not given.
-StepParts completed(StepParts parts) {
-  if (!parts.optimizer) parts.optimizer = adamw;
-  if (!parts.reducer) parts.reducer = sum_at_the_end;
-  if (!parts.loop) parts.loop = one_after_another;
-  if (!parts.finish) parts.finish = finish_in_order;
-  if (!parts.mesh)
-    parts.mesh = [](const Rank& rank, const MeshShape& shape) {
-      return std::make_unique<Mesh>(rank.world, shape);
-    };
-  return parts;
-}
-
 // Of a pipeline, and of ranks that share layers.
 std::unique_ptr<Mesh> make_mesh(const Rank& rank, const TrainConfig& config,
                                 const StepParts& parts) {
@@ -66,7 +40,7 @@ std::string in_words(double x) { return std::isnan(x) ? "NaN" : fmt::format("{}"
 Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
     : rank_(rank),
       config_(validated(config, rank.world.size())),
-      parts_(completed(std::move(parts))),
+      parts_(std::move(parts).completed()),
       mesh_(make_mesh(rank, config_, parts_)),
       data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
       kept_(std::make_unique<KeptBytes>(config.recompute.keep_bytes)),
@@ -95,6 +69,13 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
   for (const Synced& its : synced_) its.reducer->take_slices();
   optimizer_ = parts_.optimizer(data_, mesh_.get(), parameters(), std::move(slices), config_);
   for (const Synced& its : synced_) its.reducer->use(*optimizer_);
+  for (const auto& make : parts_.update_hooks)
+    update_hooks_.push_back(make(rank_, model_, mesh_.get()));
+  if (parts_.scale) scale_ = parts_.scale();
+  if (scale_ && stages_ && stages_->updates() > 0)
+    fail(
+        "a loss that is scaled needs steps that can be skipped as a whole: found a schedule whose "
+        "stages update their weights on the way");
 }
 
 Communicator& Trainer::ranks_of(Sync sync) const {
@@ -135,6 +116,7 @@ Model Trainer::make_model() const {
     };
   if (parts_.split) parts = parts_.split(std::move(parts), mesh_->tp());
   parts = parts_.with_experts(config_.model, std::move(parts), mesh_.get());
+  for (const auto& wrap : parts_.layers) parts = wrap(std::move(parts));
   return make_gpt(rank_, config_.model,
                   config_.recompute.parts(std::move(parts), parts_.recomputed),
                   stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
@@ -158,7 +140,9 @@ void Trainer::resume(std::int64_t steps, std::int64_t samples,
 
 StepReport Trainer::step(const BatchSampler& data) {
   updates_on_the_way_ = 0;
-  report_ = {.loss = 0, .learning_rate = schedule_.at(steps_), .gradient_norm = 0};
+  const std::int64_t skipped = scale_ ? scale_->skipped() : 0;
+  report_ = {.loss = 0, .learning_rate = schedule_.at(steps_ - skipped), .gradient_norm = 0};
+  if (scale_) report_.scale = scale_->factor();
   begin_gradients();
   const double loss = run_micro_batches(data);
   // Each rank's layers add a part of their own to the extra loss, also those of tensor ranks.
@@ -170,20 +154,27 @@ StepReport Trainer::step(const BatchSampler& data) {
              extra_.busiest};
   const View losses(losses_.data(), {has_experts() ? std::ssize(losses_) : 1}, DType::F64, host_);
   loss_sum_ = rank_.world.all_reduce(losses);  // comm: 8 bytes, or 48, so that all report the same
-  if (stages_ && stages_->updates() > 0) {
-    wait_for_loss();
-    require_finite(std::sqrt(sum_over_world(last_square_)));
-  } else {
-    parts_.finish(*this, config_.clip);
-  }
+  finish_step();
   ++steps_;
   samples_ += config_.batch;
   return report_;
 }
 
+void Trainer::finish_step() {
+  if (stages_ && stages_->updates() > 0) {
+    wait_for_loss();
+    require_finite(std::sqrt(sum_over_world(last_square_)));
+  } else if (scale_) {
+    report_.gradient_norm = scale_->finish(*this, config_.clip, parts_.finish);
+    report_.skipped = !std::isfinite(report_.gradient_norm);
+  } else {
+    parts_.finish(*this, config_.clip);
+  }
+}
+
 double Trainer::run_micro_batches(const BatchSampler& data) {
   const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
-  const double loss_factor = updates_per_step() / tokens_per_step();
+  const double loss_factor = report_.scale * updates_per_step() / tokens_per_step();
   extra_ = {.factor = loss_factor};
   const auto run = [&] {
     if (!stages_)
@@ -284,7 +275,9 @@ void Trainer::require_finite(double norm) {
 
 void Trainer::update(double gradient_scale) {
   const auto span = rank_.trace.span("optimizer");
+  for (const auto& hook : update_hooks_) hook->before(*optimizer_, steps_);
   optimizer_->step({.learning_rate = report_.learning_rate, .gradient_scale = gradient_scale});
+  for (const auto& hook : update_hooks_) hook->after(*optimizer_, steps_);
 }
 
 void Trainer::gather_weights() {
@@ -303,9 +296,10 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) {
   pass.first_sample = part.begin;
   pass.kept = kept_.get();
   pass.extra = &extra_;
-  return {own_tokens(reader_ ? reader_->read(data, first, part.count())
-                             : data.batch(rank_.device, first, part.count())),
-          pass};
+  Batch whole = reader_ ? reader_->read(data, first, part.count())
+                        : data.batch(rank_.device, first, part.count());
+  if (parts_.batch) whole = parts_.batch(std::move(whole));
+  return {own_tokens(std::move(whole)), pass};
 }
 
 TokenPart Trainer::token_part(std::int64_t tokens) const {

@@ -31,6 +31,10 @@ struct StepReport {
   // Of routers: the share of choices that found no room; how busy the busiest expert of a sample
   // is, 1 where all are alike (ExtraLoss).
   double dropped = 0, busiest = 0;
+  // Of a loss that was scaled (StepScale): by so much; true: the step was skipped, its norm is not
+  // finite, and nothing moved. 1 and false elsewhere.
+  double scale = 1;
+  bool skipped = false;
 };
 
 class Trainer : private StepEnd {
@@ -48,9 +52,10 @@ class Trainer : private StepEnd {
   // Step number steps_taken(): forward and backward of every micro-batch, the sum over ranks,
   // clipping, one update. Collective; all ranks get the same report and bitwise the same weights,
   // those of a single rank up to rounding. Throws Error, with the weights untouched, if loss or
-  // gradients are not finite. Stages that update on their way do so several times, each time with
-  // the mean over their part of the batch, and find what is not finite afterwards; the norm is the
-  // last update's.
+  // gradients are not finite; beside StepParts::scale such a step is skipped: its samples are
+  // passed, and the learning rate of the next step is its own. Stages that update on their way do
+  // so several times, each time with the mean over their part of the batch, and find what is not
+  // finite afterwards; the norm is the last update's.
   StepReport step(const BatchSampler& data);
 
   // Mean loss of all ranks' windows, without dropout, a batch at a time. Collective; a rank may
@@ -68,6 +73,7 @@ class Trainer : private StepEnd {
   // Of all parameters: one for each Sync that occurs.
   std::vector<const ParameterStore*> stores() const;
   const Optimizer& optimizer() const { return *optimizer_; }
+  StepScale* scale() const { return scale_.get(); }  // null: the loss is not scaled
   const Reducer& reducer() const { return *synced_.front().reducer; }
   // Of the ranks that hold the same part of the model those that each have a share of every batch.
   const Communicator& data_ranks() const { return mesh_ ? mesh_->dp() : rank_.world; }
@@ -112,6 +118,7 @@ class Trainer : private StepEnd {
   double run_micro_batches(const BatchSampler& data);
   void update_on_the_way();
   void begin_gradients();
+  void finish_step();
   MeshPlace counting_place() const;
   void wait_for_loss();
   void sum_over_tensor_ranks() override {}  // with those over data ranks (Synced)
@@ -138,6 +145,8 @@ class Trainer : private StepEnd {
   CosineSchedule schedule_;
   std::unique_ptr<BatchReader> reader_;  // null: the plain one
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<StepScale> scale_;
+  std::vector<std::unique_ptr<UpdateHook>> update_hooks_;
   std::vector<std::unique_ptr<LayerHook>> more_hooks_;
   std::vector<LayerHook*> hooks_;
   std::int64_t steps_ = 0, samples_ = 0;

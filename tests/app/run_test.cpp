@@ -303,7 +303,7 @@ TEST(Options, RefuseWhatCannotBe) {
                                   {"--batch", "10", "--micro-batches", "3"},
                                   {"--ranks", "0"},
                                   {"--ranks", "5", "--batch", "4"},
-                                  {"--precision", "f8"},
+                                  {"--precision", "f4"},
                                   {"--precision", "i32"},
                                   {"--config", "/nowhere/at/all"},
                                   {"--steps", "0"},
@@ -350,7 +350,8 @@ TEST(Options, SayTheRangeOfANumber) {
     EXPECT_NE(refusal(flag, "1").find("expected 0 <= beta < 1"), std::string::npos);
   EXPECT_NE(refusal("--gradients", "bf16").find("weights in F32: expected F32\n"),
             std::string::npos);
-  EXPECT_NE(refusal("--precision", "f8").find("f8 not in {f64,f32,bf16}"), std::string::npos);
+  EXPECT_NE(refusal("--precision", "f4").find("f4 not in {f64,f32,bf16,f16,f8}"),
+            std::string::npos);
   EXPECT_EQ(refusal("--device", "\x1b[2J").find('\x1b'), std::string::npos);
 }
 
