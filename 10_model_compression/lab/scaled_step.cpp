@@ -1,4 +1,4 @@
-// Yours to write; from 10_model_compression/solution/scaled_step.cpp (stub 416c6d72199d).
+// Yours to write; from 10_model_compression/solution/scaled_step.cpp (stub 4a3864cb68a6).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "10_model_compression/scaled_step.h"
 
@@ -50,11 +50,26 @@ void ScaledStep::require_use() const {
 
 }  // namespace
 
-// LAB 10.2: a step that may be skipped
-// double UnscaledEnd::own_square(): scaled_'s is of gradients that are scale_ times too large.
-// void UnscaledEnd::require_finite(double norm): which norms are handed on, and what of others?
-// void UnscaledEnd::update(double gradient_scale): what makes gradients true again?
-// END LAB 10.2
+double UnscaledEnd::own_square() {
+  // LAB 10.2: a step that may be skipped
+  // scaled_'s is of gradients that are scale_ times too large.
+  throw NotImplemented("lab 10.2: a step that may be skipped", __FILE__, __LINE__);
+  // END LAB 10.2
+}
+
+void UnscaledEnd::require_finite(double norm) {
+  // LAB 10.2: a step that may be skipped
+  // Which norms are handed on, and what of the others?
+  throw NotImplemented("lab 10.2: a step that may be skipped", __FILE__, __LINE__);
+  // END LAB 10.2
+}
+
+void UnscaledEnd::update(double gradient_scale) {
+  // LAB 10.2: a step that may be skipped
+  // What makes gradients true again, and when does nothing move?
+  throw NotImplemented("lab 10.2: a step that may be skipped", __FILE__, __LINE__);
+  // END LAB 10.2
+}
 
 std::unique_ptr<StepScale> scaled_step(const LossScaleOptions& options) {
   return std::make_unique<ScaledStep>(options);

@@ -48,21 +48,27 @@ void ScaledStep::require_use() const {
 
 }  // namespace
 
-// LAB 10.2: a step that may be skipped
-// > double UnscaledEnd::own_square(): scaled_'s is of gradients that are scale_ times too large.
-// > void UnscaledEnd::require_finite(double norm): which norms are handed on, and what of others?
-// > void UnscaledEnd::update(double gradient_scale): what makes gradients true again?
-double UnscaledEnd::own_square() { return scaled_.own_square() / (scale_ * scale_); }
+double UnscaledEnd::own_square() {
+  // LAB 10.2: a step that may be skipped
+  // > scaled_'s is of gradients that are scale_ times too large.
+  return scaled_.own_square() / (scale_ * scale_);
+  // END LAB 10.2
+}
 
 void UnscaledEnd::require_finite(double norm) {
+  // LAB 10.2: a step that may be skipped
+  // > Which norms are handed on, and what of the others?
   skipped_ = !std::isfinite(norm);
   if (!skipped_) scaled_.require_finite(norm);
+  // END LAB 10.2
 }
 
 void UnscaledEnd::update(double gradient_scale) {
+  // LAB 10.2: a step that may be skipped
+  // > What makes gradients true again, and when does nothing move?
   if (!skipped_) scaled_.update(gradient_scale / scale_);
+  // END LAB 10.2
 }
-// END LAB 10.2
 
 std::unique_ptr<StepScale> scaled_step(const LossScaleOptions& options) {
   return std::make_unique<ScaledStep>(options);

@@ -3,7 +3,6 @@
 #include "10_model_compression/loss_scale.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 namespace aisc {
 namespace {
 
-using ::testing::ElementsAre;
+using Scales = std::vector<double>;
 
 // The scale of each step that follows those of `steps`, of which '-' overflows.
 std::vector<double> scales(const LossScaleOptions& options, const std::string& steps) {
@@ -33,37 +32,37 @@ std::vector<double> scales(const LossScaleOptions& options, const std::string& s
 constexpr const char* kSteps = "the scale after each step, of which '-' overflows: ";
 
 TEST(LossScale, IsHalvedByAnOverflow) {
-  EXPECT_THAT(scales({.initial = 8, .window = 3}, "+-+-"), ElementsAre(8, 4, 4, 2))
+  EXPECT_EQ(scales({.initial = 8, .window = 3}, "+-+-"), (Scales{8, 4, 4, 2}))
       << kSteps << "+-+-, of 8, window 3";
 }
 
 TEST(LossScale, GrowsAfterSoManyGoodStepsInARow) {
-  EXPECT_THAT(scales({.initial = 8, .window = 3}, "+++"), ElementsAre(8, 8, 16))
+  EXPECT_EQ(scales({.initial = 8, .window = 3}, "+++"), (Scales{8, 8, 16}))
       << kSteps << "+++, of 8, window 3: it grows with the third good step";
-  EXPECT_THAT(scales({.initial = 8, .window = 3}, "++-+++"), ElementsAre(8, 8, 4, 4, 4, 8))
+  EXPECT_EQ(scales({.initial = 8, .window = 3}, "++-+++"), (Scales{8, 8, 4, 4, 4, 8}))
       << kSteps << "++-+++, of 8, window 3: an overflow begins the count anew";
-  EXPECT_THAT(scales({.initial = 8, .window = 2}, "+++++"), ElementsAre(8, 16, 16, 32, 32))
+  EXPECT_EQ(scales({.initial = 8, .window = 2}, "+++++"), (Scales{8, 16, 16, 32, 32}))
       << kSteps << "+++++, of 8, window 2: the count begins anew where it grew";
 }
 
 TEST(LossScale, OverflowsAreForgiven) {
   const LossScaleOptions two{.initial = 8, .window = 3, .hysteresis = 2};
-  EXPECT_THAT(scales(two, "--"), ElementsAre(8, 4))
+  EXPECT_EQ(scales(two, "--"), (Scales{8, 4}))
       << kSteps << "--, of 8, hysteresis 2: the first is forgiven";
-  EXPECT_THAT(scales(two, "-+-"), ElementsAre(8, 8, 4))
+  EXPECT_EQ(scales(two, "-+-"), (Scales{8, 8, 4}))
       << kSteps << "-+-, of 8, hysteresis 2: a good step between them does not forgive another";
-  EXPECT_THAT(scales(two, "--+++-"), ElementsAre(8, 4, 4, 4, 8, 8))
+  EXPECT_EQ(scales(two, "--+++-"), (Scales{8, 4, 4, 4, 8, 8}))
       << kSteps << "--+++-, of 8, window 3, hysteresis 2: where it grew one is forgiven again";
 }
 
 TEST(LossScale, StaysAboveItsFloor) {
-  EXPECT_THAT(scales({.initial = 8, .window = 3, .floor = 3}, "----"), ElementsAre(4, 3, 3, 3))
+  EXPECT_EQ(scales({.initial = 8, .window = 3, .floor = 3}, "----"), (Scales{4, 3, 3, 3}))
       << kSteps << "----, of 8, floor 3";
 }
 
 TEST(LossScale, HasAGrowthAndABackOff) {
-  EXPECT_THAT(scales({.initial = 8, .window = 1, .growth = 3, .back_off = 0.25}, "+-"),
-              ElementsAre(24, 6))
+  EXPECT_EQ(scales({.initial = 8, .window = 1, .growth = 3, .back_off = 0.25}, "+-"),
+            (Scales{24, 6}))
       << kSteps << "+-, of 8, window 1, growth 3, back-off 0.25";
 }
 
@@ -124,21 +123,23 @@ TEST(LossScaleGiven, DefaultsAreThePublishedOnes) {
 }
 
 TEST(LossScaleGiven, AStaticOneStays) {
-  EXPECT_THAT(scales(static_scale(128), "+-+++-"), ElementsAre(128, 128, 128, 128, 128, 128));
+  EXPECT_EQ(scales(static_scale(128), "+-+++-"), (Scales{128, 128, 128, 128, 128, 128}));
   LossScale scale(static_scale(128));
   for (int i = 0; i < 3; ++i) scale.after(LossScale::Step::Overflow);
   EXPECT_EQ(scale.skipped(), 3);
   EXPECT_FALSE(scale.is_lowest());
 }
 
-TEST(LossScaleGiven, CountsWhatWasSkipped) {
+TEST(LossScale, CountsWhatWasSkipped) {
   LossScale scale({.initial = 8, .window = 2});
-  const auto counts = [&] { return std::vector{scale.skipped(), scale.skipped_in_a_row()}; };
+  const auto counts = [&] {
+    return std::vector<std::int64_t>{scale.skipped(), scale.skipped_in_a_row()};
+  };
   for (const char step : std::string("+--+-"))
     scale.after(step == '-' ? LossScale::Step::Overflow : LossScale::Step::Good);
-  EXPECT_THAT(counts(), ElementsAre(3, 1));
+  EXPECT_EQ(counts(), (std::vector<std::int64_t>{3, 1}));
   scale.after(LossScale::Step::Good);
-  EXPECT_THAT(counts(), ElementsAre(3, 0));
+  EXPECT_EQ(counts(), (std::vector<std::int64_t>{3, 0}));
 }
 
 // In the middle of a window, with an overflow forgiven: from there on both go the same way.

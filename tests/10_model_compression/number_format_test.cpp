@@ -153,7 +153,7 @@ TEST(HalfPrecision, SumsStopWhereOneIsHalfAStep) {
                             "2 apart, and 2,049 is a tie that goes back to 2,048.";
 }
 
-TEST(NumberFormat, SizesAreThoseOfTheTable) {
+TEST(NumberFormatGiven, SizesAreThoseOfTheTable) {
   const auto expect = [](const NumberFormat& f, double largest, double normal, double subnormal) {
     EXPECT_EQ(f.largest(), largest) << f.name;
     EXPECT_EQ(f.smallest_normal(), normal) << f.name;
@@ -166,7 +166,7 @@ TEST(NumberFormat, SizesAreThoseOfTheTable) {
   expect(kE5M2, 57344, 0x1p-14, 0x1p-16);
 }
 
-TEST(NumberFormat, All256CodesOfBothKindsOfF8ComeBack) {
+TEST(Encode, All256CodesOfBothKindsOfF8ComeBack) {
   for (const NumberFormat& format : {kE4M3, kE5M2}) {
     int nans = 0;
     for (std::uint32_t code = 0; code < 256; ++code) {
@@ -186,7 +186,7 @@ TEST(NumberFormat, All256CodesOfBothKindsOfF8ComeBack) {
   }
 }
 
-TEST(NumberFormat, All65536CodesOfHalfPrecisionAreThoseOfTheProcessor) {
+TEST(Encode, All65536CodesOfHalfPrecisionAreThoseOfTheProcessor) {
   int wrong = 0;
   for (std::uint32_t code = 0; code < 65536 && wrong < 5; ++code) {
     Float16 half;
@@ -252,7 +252,7 @@ TEST(Encode, OfF32IsTheProcessors) {
   }
 }
 
-TEST(Encode, InfinityAndNanAreNotHidden) {
+TEST(EncodeGiven, InfinityAndNanAreNotHidden) {
   for (const Overflow overflow : {Overflow::ToInfinity, Overflow::Saturate}) {
     for (const double sign : {1.0, -1.0}) {
       EXPECT_EQ(rounded(kE5M2, sign * kInfiniteF64, overflow), sign * kInfiniteF64);

@@ -174,7 +174,8 @@ TEST(Prune, MaskedWeightsAreExactlyZero) {
 
 // To .8 from step 10 to 30 in two rounds: the calls behind steps.
 TEST(Prune, EveryUpdateIsMaskedByHand) {
-  std::vector<double> calls;  // -1: a mask, else the share up to which is pruned
+  using Calls = std::vector<double>;
+  Calls calls;  // -1: a mask, else the share up to which is pruned
   const auto behind = [&](std::int64_t steps, double reached) {
     calls.clear();
     return behind_update(
@@ -182,20 +183,20 @@ TEST(Prune, EveryUpdateIsMaskedByHand) {
         [&](double sparsity) { calls.push_back(std::round(1000 * sparsity) / 1000); });
   };
   EXPECT_NEAR(behind(19, 0), 0, 1e-15);
-  EXPECT_THAT(calls, ElementsAre(-1)) << "in a step without a round (19) the mask alone";
+  EXPECT_EQ(calls, (Calls{-1})) << "in a step without a round (19) the mask alone";
   const double gone = behind(20, 0);
   EXPECT_NEAR(gone, 0.7, 1e-15);
-  EXPECT_THAT(calls, ElementsAre(-1, 0.7))
+  EXPECT_EQ(calls, (Calls{-1, 0.7}))
       << "behind step 20 a round takes .7: the mask first, since magnitudes are ranked then, and "
          "what is gone ranks as 0";
   EXPECT_EQ(behind(21, gone), gone);
-  EXPECT_THAT(calls, ElementsAre(-1))
+  EXPECT_EQ(calls, (Calls{-1}))
       << "behind the round momentum still moves what is gone: the mask in every step";
   EXPECT_NEAR(behind(30, gone), 0.8, 1e-15);
-  EXPECT_THAT(calls, ElementsAre(-1, 0.8))
+  EXPECT_EQ(calls, (Calls{-1, 0.8}))
       << "behind step 30 another round takes weights up to .8 of all, not .1 more of what is left";
   EXPECT_NEAR(behind(45, 0), 0.8, 1e-15);
-  EXPECT_THAT(calls, ElementsAre(-1, 0.8)) << "nothing is gone yet, and all rounds are over";
+  EXPECT_EQ(calls, (Calls{-1, 0.8})) << "nothing is gone yet, and all rounds are over";
 }
 
 TEST(Prune, OnceLeavesTheShareThatIsAsked) {

@@ -267,7 +267,7 @@ TEST(PrunedTraining, PartsOfLayersArePrunedAsTheWhole) {
       });
 }
 
-TEST(PrunedTraining, RefusesPartsThatAreNotEqualTimesTheWhole) {
+TEST(PrunedTrainingGiven, RefusesPartsThatAreNotEqualTimesTheWhole) {
   EXPECT_TRUE(error_says(
       [] {
         launch({.ranks = 2, .bind = false}, [](const Rank& rank) {

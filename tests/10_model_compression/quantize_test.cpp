@@ -128,7 +128,7 @@ TEST(Quantize, PacksTwoCodesAByteAndBeginsEachRowAtOne) {
   EXPECT_EQ(codes.bytes(), 4 + 4);
 }
 
-TEST(Quantize, BytesAreThoseOfTheLedger) {
+TEST(QuantizeGiven, BytesAreThoseOfTheLedger) {
   const Quantization group64{.bits = 4, .symmetry = Symmetry::Asymmetric};
   CpuDevice cpu;
   const Codes codes = make_codes({6, 130}, group64, cpu);

@@ -271,7 +271,7 @@ TEST(StraightThrough, RecoversWhatRoundingLost) {
       << ". A loss that does not fall at all: are the true weights moved, or rounded ones?";
 }
 
-TEST(StraightThrough, SaysWhatIsWrong) {
+TEST(StraightThroughGiven, SaysWhatIsWrong) {
   EXPECT_EQ(message_of([] { quantize_aware({.bits = 2}, {}); }),
             "quantize: 2 bits, expected 8 or 4");
   EXPECT_EQ(quantize_aware({}, {}).hooks.size(), 1u);
