@@ -25,6 +25,7 @@ struct PipelineOptions {
   // (B, T, C). Stages may differ.
   std::function<Shape(int stage, const Shape& tokens)> input_shape;
   DType dtype = DType::F32;  // of activations
+  LinkCodes codes = {};      // of what stages send each other, but for texts that are generated
   // Recomputation by micro-batches: a stage keeps its input alone, and runs its forward again.
   Again again = Again::Never;
   // Micro-batches that keep everything nevertheless, as long as all that is kept stays within so

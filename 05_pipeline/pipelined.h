@@ -18,6 +18,7 @@ struct PipelineChoice {
   std::int64_t keep_bytes = 0;         // PipelineOptions
   Weights weights = Weights::Stashed;  // of pipedream; 2bw's are TwoBuffered
   std::string machine = "limitless";   // on which layers take the time by which stages are cut
+  LinkCodes codes = {};                // PipelineOptions
 };
 
 // By its name. pipedream and 2bw update m times and once; a run of them ends with nothing under

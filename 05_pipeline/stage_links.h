@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "05_pipeline/handovers.h"
+#include "05_pipeline/link_code.h"
 #include "common/comm/rank.h"
 
 namespace aisc {
@@ -34,7 +35,7 @@ class StageLinks {
   using InputShape = std::function<Shape(int stage, int micro_batch)>;
   // All live longer than this.
   StageLinks(const Rank& rank, StageComms& comms, const Handovers& handovers,
-             const InputShape& shape, DType dtype);
+             const InputShape& shape, DType dtype, const LinkCodes& codes = {});
 
   // True: action number `position` of this rank takes another stage's result. It may be of a stage
   // of the same rank: then send() handed it over and receive() returns it.
@@ -48,6 +49,8 @@ class StageLinks {
  private:
   struct Way {
     Communicator* comm;
+    // Of what goes to other ranks and comes from them.
+    std::shared_ptr<const LinkCode> code;
     std::vector<std::size_t> positions;  // of what is received from other ranks, in order
     std::size_t posted = 0;              // so many of them
     struct Coming {

@@ -262,6 +262,9 @@ void require_compression(const Options& o) {
   on_host(c.quantize_aware != "off", "--quantize-aware");
   on_host(c.sparsity > 0, "--sparsity");
   on_host(!c.teacher.empty(), "--distill");
+  on_host(c.saved_as != "plain", "--saved-as");
+  Beside{"--recompute auto"}.refuse(o.train.recompute.fitted && c.saved_as != "plain", "--saved-as",
+                                    "it counts what is kept plain");
   const auto one_version = [&](bool found, const char* flag) {
     const std::string& schedule = o.pipeline.schedule;
     Beside{flag}.refuse(found && o.train.pp > 1 && (schedule == "pipedream" || schedule == "2bw"),

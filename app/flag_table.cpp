@@ -314,6 +314,10 @@ void add_compression(FlagRows& rows, Options& o) {
             "weights are rounded to so many bits wherever they are used, gradients go straight "
             "through to those that are not",
             {"off", "int8", "int4"});
+  rows.text("saved-as", c.saved_as,
+            "how activations wait for backward: plain; lossless (masks as bits, tensors without "
+            "their zeros); or rounded, masks as bits",
+            {"plain", "lossless", "bf16", "f16", "f8"});
   rows.real("sparsity", c.sparsity,
             "share of the weights of blocks' matrices, the smallest, that are 0 at the end");
   const auto of_pruning = [&o](Flag& flag) {

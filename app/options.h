@@ -82,6 +82,7 @@ struct Options {
     std::int64_t scale_window = 0, scale_hysteresis = 0;
     double scale_min = 0, scale_growth = 0, scale_backoff = 0;
     std::string quantize_aware = "off";  // "int8", "int4": weights are rounded where they are used
+    std::string saved_as = "plain";      // 10_model_compression/more/encoded_activations.h
     double sparsity = 0;                 // the share of weights that are 0 at the end
     std::int64_t prune_begin = 0, prune_end = 0, prune_rounds = 1;
     std::string teacher;  // a model whose scores are learnt from, too; empty: none

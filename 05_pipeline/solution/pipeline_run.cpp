@@ -51,7 +51,7 @@ PipelineRun::PipelineRun(const Rank& rank, const Model& model, StageComms& comms
         const Shape tokens = micro_batch(m).batch.tokens.shape();  // (B, T)
         return options_.input_shape(stage, parts == 1 ? tokens : tokens.with(1, tokens[1] / parts));
       }),
-      links_(rank, comms, handovers, shape_, options.dtype) {}
+      links_(rank, comms, handovers, shape_, options.dtype, options.codes) {}
 
 PipelineRunReport PipelineRun::run(double loss_factor, const std::function<void()>& update) {
   loss_factor_ = loss_factor;

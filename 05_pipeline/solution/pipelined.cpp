@@ -82,6 +82,7 @@ class GptStages final : public Stages {
                     return Shape{tokens[0], tokens[1], C};
                   },
               .dtype = dtype_,
+              .codes = choice_.codes,
               .again = choice_.again,
               .keep_bytes = choice_.keep_bytes,
               .weights = choice_.schedule == "2bw" ? Weights::TwoBuffered : choice_.weights});

@@ -10,14 +10,14 @@ StageComms::StageComms(Communicator& pp)
       backward(pp.split(0, pp.rank(), "pp backward")) {}
 
 StageLinks::StageLinks(const Rank& rank, StageComms& comms, const Handovers& handovers,
-                       const InputShape& shape, DType dtype)
+                       const InputShape& shape, DType dtype, const LinkCodes& codes)
     : rank_(rank),
       handovers_(handovers),
       shape_(shape),
       dtype_(dtype),
       self_(comms.forward->rank()),
-      forward_{.comm = comms.forward.get(), .positions = {}},
-      backward_{.comm = comms.backward.get(), .positions = {}} {
+      forward_{.comm = comms.forward.get(), .code = codes.forward, .positions = {}},
+      backward_{.comm = comms.backward.get(), .code = codes.backward, .positions = {}} {
   const std::size_t actions = handovers.schedule().actions[index(self_)].size();
   handed_over_.resize(actions);
   for (std::size_t i = 0; i < actions; ++i) {
@@ -39,7 +39,9 @@ void StageLinks::post(Way& way) {
   const Action& a = handovers_.action({self_, position});
   const int stage = handovers_.schedule().stage_of[index(self_)][index(a.chunk)] +
                     (a.kind == ActionKind::Forward ? 0 : 1);
-  Tensor tensor(shape_(stage, a.micro_batch), dtype_, rank_.device);
+  const Shape shape = shape_(stage, a.micro_batch);
+  Tensor tensor(way.code ? way.code->coded(shape) : shape, way.code ? DType::U8 : dtype_,
+                rank_.device);
   Work work = way.comm->recv(tensor, sources_[position]->rank);  // comm: b s h elements
   way.coming.push_back({std::move(tensor), std::move(work)});
 }
@@ -52,7 +54,7 @@ Tensor StageLinks::receive(std::size_t position) {
   post(from);
   const auto span = rank_.trace.span("communication", "wait for a stage");
   next.work.wait();
-  return std::move(next.tensor);
+  return from.code ? from.code->decode(next.tensor, dtype_) : std::move(next.tensor);
 }
 
 void StageLinks::send(std::size_t position, Tensor result) {
@@ -63,6 +65,7 @@ void StageLinks::send(std::size_t position, Tensor result) {
     return;
   }
   Way& along = way(position);
+  if (along.code) result = along.code->encode(result);
   const Device& device = rank_.device;
   if (device.kind() == DeviceKind::Meta) {  // nobody reads the memory, and nothing has to keep it
     along.sent.push_back(along.comm->send(result.view(), target->rank));  // comm: as below

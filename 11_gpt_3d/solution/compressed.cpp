@@ -7,6 +7,7 @@
 
 #include "08_moe/expert_parallel.h"
 #include "10_model_compression/f8_training.h"
+#include "10_model_compression/more/encoded_activations.h"
 #include "10_model_compression/pruned_training.h"
 #include "10_model_compression/scaled_step.h"
 #include "10_model_compression/straight_through.h"
@@ -80,7 +81,7 @@ StepParts compressed(const Options& options, StepParts parts) {
   if (!c.teacher.empty())
     parts = distilled(options.train, teacher_of(options),
                       {.temperature = c.temperature, .hard = c.hard}, std::move(parts));
-  return parts;
+  return encoded_activations(parse_saved_as(c.saved_as), std::move(parts));
 }
 
 }  // namespace aisc

@@ -42,6 +42,10 @@ TEST(CompressionOptions, SayWhichFlagsDoNotGoTogether) {
         "weights"},
        {{"--sparsity", "0.5", "--offload", "optimizer", "--delayed-update"},
         "--sparsity and --delayed-update: what the host updates later comes back"},
+       {{"--saved-as", "bf16", "--device", "cuda"},
+        "--saved-as and --device: it computes on the host"},
+       {{"--saved-as", "f8", "--recompute", "auto", "--device-memory-gb", "1"},
+        "--recompute auto and --saved-as: it counts what is kept plain"},
        {{"--prune-rounds", "5"}, "--prune-rounds: only beside --sparsity"},
        {{"--distill-hard", "1"}, "--distill-hard: only beside --distill"}});
 }
