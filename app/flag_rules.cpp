@@ -250,6 +250,23 @@ void require_loss_scale(const Options& o) {
       "stages that update on their way cannot skip a step together; --loss-scale 1");
 }
 
+void require_power_sgd(const Options& o) {
+  if (o.compression.power_sgd == 0) return;
+  const Beside factors{"--power-sgd"};
+  factors.refuse(o.data_parallel.average_every > 0, "--average-every",
+                 "local steps send no gradients");
+  factors.refuse(o.onebit_adam(), "--optimizer onebit-adam", "one sends factors, one sends signs");
+  factors.refuse(o.sharding.zero > 0, "--zero", "factors are of whole matrices");
+  factors.refuse(o.offloads("weights") || o.offloads("optimizer"), "--offload " + o.offload,
+                 "factors are made where layers compute, of whole matrices");
+  factors.refuse(o.has_dynamic_scale(), "a loss scale that changes",
+                 "what is left of one step would have another scale in the next; --loss-scale 1");
+  const DType gradients = o.train.gradient_dtype;
+  if (gradients != DType::F32 && gradients != DType::F64)
+    fail(fmt::format("--power-sgd: --gradients f32 expected, found {}: errors add up over steps",
+                     name_of(gradients)));
+}
+
 void require_compression(const Options& o) {
   const Options::Compression& c = o.compression;
   require_loss_scale(o);
@@ -262,6 +279,9 @@ void require_compression(const Options& o) {
   on_host(c.quantize_aware != "off", "--quantize-aware");
   on_host(c.sparsity > 0, "--sparsity");
   on_host(!c.teacher.empty(), "--distill");
+  on_host(c.power_sgd > 0, "--power-sgd");
+  on_host(c.stage_links != "exact", "--stage-links");
+  require_power_sgd(o);
   on_host(c.saved_as != "plain", "--saved-as");
   Beside{"--recompute auto"}.refuse(o.train.recompute.fitted && c.saved_as != "plain", "--saved-as",
                                     "it counts what is kept plain");

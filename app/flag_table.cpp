@@ -341,6 +341,14 @@ void add_compression(FlagRows& rows, Options& o) {
                        "scores of both are divided by it: the larger, the softer"));
   of_teacher(rows.real("distill-hard", c.hard,
                        "weight of the text's own tokens; the teacher's scores have the rest"));
+  rows.number("power-sgd", c.power_sgd, 0, kMostSize,
+              "ranks sum factors of so many columns and rows in place of each matrix of gradients, "
+              "and keep what these lack for the next step; 0: whole gradients");
+  rows.text("stage-links", c.stage_links,
+            "what stages of --pp send each other: numbers as they are; a byte each and a scale for "
+            "a token; or this forward alone, and gradients as they are",
+            {"exact", "int8", "int8-forward"})
+      .only_beside("--pp", [&o] { return o.train.pp > 1 || o.compression.stage_links == "exact"; });
 }
 
 void add_data(FlagRows& rows, Options& o) {

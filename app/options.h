@@ -87,6 +87,8 @@ struct Options {
     std::int64_t prune_begin = 0, prune_end = 0, prune_rounds = 1;
     std::string teacher;  // a model whose scores are learnt from, too; empty: none
     double temperature = 2, hard = 0.5;
+    std::int64_t power_sgd = 0;         // rank of the factors of gradients; 0: whole gradients
+    std::string stage_links = "exact";  // "int8", "int8-forward": what a pipeline's stages send
   } compression;
   int ep_node = 0;                  // tokens go to experts within nodes of so many ranks first
   double keep_mb = 0;               // MiB that micro-batches keep where they are recomputed

@@ -31,6 +31,8 @@
 #include "08_moe/more/upcycle.h"
 #include "09_collectives/cost.h"
 #include "09_collectives/named.h"
+#include "10_model_compression/more/i8_links.h"
+#include "10_model_compression/more/power_sgd.h"
 #include "11_gpt_3d/compressed.h"
 #include "11_gpt_3d/mesh_norm.h"
 #include "11_gpt_3d/slow_bytes.h"
@@ -50,6 +52,11 @@ ShardOptions shards_of(const Options::Sharding& s) {
                      .persist = s.persist}};
 }
 
+LinkCodes links_of(const std::string& name) {
+  if (name == "exact") return {};
+  return i8_links(name == "int8" ? Coded::ActivationsAndGradients : Coded::Activations);
+}
+
 PipelineChoice pipeline_of(const Options& options) {
   const Options::Pipeline& p = options.pipeline;
   return {.schedule = p.schedule,
@@ -59,7 +66,8 @@ PipelineChoice pipeline_of(const Options& options) {
                                         : Again::OnArrival,
           .keep_bytes = std::llround(options.keep_mb * (1 << 20)),
           .weights = p.stashing == "off" ? Weights::Newest : Weights::Stashed,
-          .machine = options.machine.empty() ? "limitless" : options.machine};
+          .machine = options.machine.empty() ? "limitless" : options.machine,
+          .codes = links_of(options.compression.stage_links)};
 }
 
 // Its steps are the schedule's, relative to each parameter's size.
@@ -131,6 +139,9 @@ StepParts step_of(const Options& options) {
   }
   if (options.adafactor())
     parts.optimizer = adafactor(parts.divided ? Optimizes::Shards : Optimizes::WholeModel);
+  // Around the optimizer, whichever it is, and in place of the sum of gradients.
+  if (options.compression.power_sgd > 0)
+    parts = power_sgd(options.compression.power_sgd, std::move(parts));
   return compressed(options, std::move(parts));
 }
 

@@ -47,7 +47,26 @@ TEST(CompressionOptions, SayWhichFlagsDoNotGoTogether) {
        {{"--saved-as", "f8", "--recompute", "auto", "--device-memory-gb", "1"},
         "--recompute auto and --saved-as: it counts what is kept plain"},
        {{"--prune-rounds", "5"}, "--prune-rounds: only beside --sparsity"},
-       {{"--distill-hard", "1"}, "--distill-hard: only beside --distill"}});
+       {{"--distill-hard", "1"}, "--distill-hard: only beside --distill"},
+       {{"--power-sgd", "4", "--device", "cuda"},
+        "--power-sgd and --device: it computes on the host"},
+       {{"--power-sgd", "4", "--average-every", "4"},
+        "--power-sgd and --average-every: local steps send no gradients"},
+       {{"--power-sgd", "4", "--optimizer", "onebit-adam"},
+        "--power-sgd and --optimizer onebit-adam: one sends factors, one sends signs"},
+       {{"--power-sgd", "4", "--ranks", "2", "--zero", "1"},
+        "--power-sgd and --zero: factors are of whole matrices"},
+       {{"--power-sgd", "4", "--offload", "optimizer"},
+        "--power-sgd and --offload optimizer: factors are made where layers compute, of whole "
+        "matrices"},
+       {{"--power-sgd", "4", "--loss-scale", "dynamic"},
+        "--power-sgd and a loss scale that changes: what is left of one step would have another "
+        "scale in the next; --loss-scale 1"},
+       {{"--power-sgd", "4", "--precision", "bf16"},
+        "--power-sgd: --gradients f32 expected, found BF16: errors add up over steps"},
+       {{"--stage-links", "int8"}, "--stage-links: only beside --pp"},
+       {{"--stage-links", "int8", "--ranks", "2", "--pp", "2", "--device", "cuda"},
+        "--stage-links and --device: it computes on the host"}});
 }
 
 TEST(CompressionOptions, GoTogetherOtherwise) {
@@ -65,6 +84,12 @@ TEST(CompressionOptions, GoTogetherOtherwise) {
   EXPECT_TRUE(eight.compression.f8);
   EXPECT_EQ(eight.train.model.dtype, DType::BF16);
   EXPECT_EQ(accepted({"--sparsity", "0.9", "--prune-rounds", "8"}).compression.prune_rounds, 8);
+  EXPECT_EQ(accepted({"--power-sgd", "4", "--precision", "bf16", "--gradients", "f32"})
+                .compression.power_sgd,
+            4);
+  EXPECT_EQ(accepted({"--stage-links", "int8-forward", "--ranks", "2", "--pp", "2"})
+                .compression.stage_links,
+            "int8-forward");
 }
 
 // What config.json keeps gives the same options again; a flag that comes later counts more.
