@@ -29,41 +29,42 @@ std::vector<double> scales(const LossScaleOptions& options, const std::string& s
   return values;
 }
 
-constexpr const char* kSteps = "the scale after each step, of which '-' overflows: ";
+constexpr const char* kAfterSteps = "the scale after each step, of which '-' overflows: ";
 
 TEST(LossScale, IsHalvedByAnOverflow) {
   EXPECT_EQ(scales({.initial = 8, .window = 3}, "+-+-"), (Scales{8, 4, 4, 2}))
-      << kSteps << "+-+-, of 8, window 3";
+      << kAfterSteps << "+-+-, of 8, window 3";
 }
 
 TEST(LossScale, GrowsAfterSoManyGoodStepsInARow) {
   EXPECT_EQ(scales({.initial = 8, .window = 3}, "+++"), (Scales{8, 8, 16}))
-      << kSteps << "+++, of 8, window 3: it grows with the third good step";
+      << kAfterSteps << "+++, of 8, window 3: it grows with the third good step";
   EXPECT_EQ(scales({.initial = 8, .window = 3}, "++-+++"), (Scales{8, 8, 4, 4, 4, 8}))
-      << kSteps << "++-+++, of 8, window 3: an overflow begins the count anew";
+      << kAfterSteps << "++-+++, of 8, window 3: an overflow begins the count anew";
   EXPECT_EQ(scales({.initial = 8, .window = 2}, "+++++"), (Scales{8, 16, 16, 32, 32}))
-      << kSteps << "+++++, of 8, window 2: the count begins anew where it grew";
+      << kAfterSteps << "+++++, of 8, window 2: the count begins anew where it grew";
 }
 
 TEST(LossScale, OverflowsAreForgiven) {
   const LossScaleOptions two{.initial = 8, .window = 3, .hysteresis = 2};
   EXPECT_EQ(scales(two, "--"), (Scales{8, 4}))
-      << kSteps << "--, of 8, hysteresis 2: the first is forgiven";
+      << kAfterSteps << "--, of 8, hysteresis 2: the first is forgiven";
   EXPECT_EQ(scales(two, "-+-"), (Scales{8, 8, 4}))
-      << kSteps << "-+-, of 8, hysteresis 2: a good step between them does not forgive another";
+      << kAfterSteps
+      << "-+-, of 8, hysteresis 2: a good step between them does not forgive another";
   EXPECT_EQ(scales(two, "--+++-"), (Scales{8, 4, 4, 4, 8, 8}))
-      << kSteps << "--+++-, of 8, window 3, hysteresis 2: where it grew one is forgiven again";
+      << kAfterSteps << "--+++-, of 8, window 3, hysteresis 2: where it grew one is forgiven again";
 }
 
 TEST(LossScale, StaysAboveItsFloor) {
   EXPECT_EQ(scales({.initial = 8, .window = 3, .floor = 3}, "----"), (Scales{4, 3, 3, 3}))
-      << kSteps << "----, of 8, floor 3";
+      << kAfterSteps << "----, of 8, floor 3";
 }
 
 TEST(LossScale, HasAGrowthAndABackOff) {
   EXPECT_EQ(scales({.initial = 8, .window = 1, .growth = 3, .back_off = 0.25}, "+-"),
             (Scales{24, 6}))
-      << kSteps << "+-, of 8, window 1, growth 3, back-off 0.25";
+      << kAfterSteps << "+-, of 8, window 1, growth 3, back-off 0.25";
 }
 
 // torch.amp's rule: a tracker of good steps, which an overflow and growth make 0.

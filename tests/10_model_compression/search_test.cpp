@@ -115,21 +115,21 @@ TEST(RandomSearch, GivesAllTheSame) {
 }
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNoLoss = std::numeric_limits<double>::infinity();
 
 TEST(Search, FailuresAreToldAndAskedNoMore) {
   // Of 8 only 1, 4 and 7 do not fail: three in place of four in round two.
   const auto some_fail = [](std::int64_t candidate, std::int64_t budget) {
     if (candidate % 3 == 0) fail(fmt::format("no memory for {}", candidate));
     if (candidate == 2) return kNan;
-    if (candidate == 5) return -kInfinity;
+    if (candidate == 5) return -kNoLoss;
     if (candidate == 1 && budget == 8) fail("it ran away");
     return static_cast<double>(candidate);
   };
   const SearchResult result = successive_halving(8, 96, 2, some_fail);
   const Trial& third = result.trials.at(3);
   EXPECT_EQ(third.failure, "no memory for 3");
-  EXPECT_EQ(third.loss, kInfinity);
+  EXPECT_EQ(third.loss, kNoLoss);
   EXPECT_EQ(third.budget, 4) << "what it got is spent";
   EXPECT_EQ(result.trials.at(2).failure, "its loss is nan, expected a finite number");
   EXPECT_EQ(result.trials.at(5).failure, "its loss is -inf, expected a finite number");
