@@ -28,11 +28,13 @@ struct Vectors {
   using Words [[gnu::vector_size(kBytes)]] = std::uint32_t;
   using Floats [[gnu::vector_size(kBytes)]] = float;
 };
-// In memory, wherever it begins.
+// In memory, wherever it begins. (Members: of a template's alias clang 14 forgets the alignment.)
 template <int bits>
-using WordsAt [[gnu::aligned(1), gnu::may_alias]] = typename Vectors<bits>::Words;
-template <int bits>
-using FloatsAt [[gnu::aligned(4), gnu::may_alias]] = typename Vectors<bits>::Floats;
+struct InMemory {
+  static constexpr std::size_t kBytes = Vectors<bits>::kBytes;
+  using Words [[gnu::vector_size(kBytes), gnu::aligned(1), gnu::may_alias]] = std::uint32_t;
+  using Floats [[gnu::vector_size(kBytes), gnu::aligned(4), gnu::may_alias]] = float;
+};
 
 // x as the kernels read it.
 struct Left {
@@ -81,7 +83,8 @@ template <int N, int bits, int chains>
     const Floats numbers = shifted - zero;
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n, x += kLanes<bits>)
-      products[k % chains][n] += *reinterpret_cast<const FloatsAt<bits>*>(x) * numbers;
+      products[k % chains][n] +=
+          *reinterpret_cast<const typename InMemory<bits>::Floats*>(x) * numbers;
   }
 }
 
@@ -101,12 +104,13 @@ template <int N, int bits>
     for (int n = 0; n < N; ++n) products[c][n] = Floats{};
   constexpr std::int64_t kBytes = kBlock * bits / 8;
   if (count == kBytes) {  // groups of 64, the usual ones: no loop
-    add_block<N, bits, kChains>(products, *reinterpret_cast<const WordsAt<bits>*>(bytes), x, zero);
+    add_block<N, bits, kChains>(
+        products, *reinterpret_cast<const typename InMemory<bits>::Words*>(bytes), x, zero);
   } else {
     std::int64_t b = 0;
     for (; b + kBytes <= count; b += kBytes, x += N * kBlock)
-      add_block<N, bits, kChains>(products, *reinterpret_cast<const WordsAt<bits>*>(bytes + b), x,
-                                  zero);
+      add_block<N, bits, kChains>(
+          products, *reinterpret_cast<const typename InMemory<bits>::Words*>(bytes + b), x, zero);
     if (b < count) {  // behind the last code x is 0
       Words last{};
       std::memcpy(&last, bytes + b, index(count - b));

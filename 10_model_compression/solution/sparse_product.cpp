@@ -34,6 +34,10 @@ void set_side_by_side(const float* x, std::int64_t n, std::int64_t I, std::int64
   });
 }
 
+// Vectors in memory, wherever they begin.
+using SumLanesAt
+    [[gnu::vector_size(cpu::kTileShape.vector_bytes), gnu::aligned(4), gnu::may_alias]] = float;
+
 // A row of weights times V vectors of rows of x. Of each column these lie side by side: an element
 // of the row, wherever it stands, reads one run of memory, and nothing is searched for.
 template <int V>
@@ -45,9 +49,10 @@ void row_times_tile(const SparseMatrix& weight, std::int64_t row, float* tile, f
   for (std::int32_t k = weight.row_starts[index(row)]; k < end; ++k) {
     const float w = weight.values[index(k)];
     float* x = tile + weight.columns[index(k)] * V * kSumLanes;
-    for (int v = 0; v < V; ++v) sums[v] += w * cpu::lanes(x + v * kSumLanes);
+    for (int v = 0; v < V; ++v)
+      sums[v] += w * *reinterpret_cast<const SumLanesAt*>(x + v * kSumLanes);
   }
-  for (int v = 0; v < V; ++v) cpu::lanes(out + v * kSumLanes) = sums[v];
+  for (int v = 0; v < V; ++v) *reinterpret_cast<SumLanesAt*>(out + v * kSumLanes) = sums[v];
 }
 
 // About as many additions as a row of weights costs, for each row of x. Threads have equally many
