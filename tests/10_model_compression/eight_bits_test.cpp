@@ -6,7 +6,6 @@
 #include <omp.h>
 
 #include <bit>
-#include <cstdlib>
 #include <limits>
 
 #include "10_model_compression/largest_of_steps.h"
@@ -16,6 +15,7 @@
 #include "tests/10_model_compression/f8_by_loops.h"
 #include "tests/support/drawn.h"
 #include "tests/support/message_of.h"
+#include "tests/support/some_gpu.h"
 #include "tests/support/tensors.h"
 
 namespace aisc {
@@ -212,23 +212,8 @@ TEST(LargestOfSteps, HistoryOfThreeByHand) {
   EXPECT_EQ(message_of([] { LargestOfSteps none(0); }), "a history of 0 steps, expected 1 or more");
 }
 
-// A GPU that nobody has: numbers are not the host's to read.
-class NoHost final : public Device {
- public:
-  NoHost() : Device(0) {}
-  const char* name() const override { return "cuda:0"; }
-  DeviceKind kind() const override { return DeviceKind::Cuda; }
-
- private:
-  void* do_allocate(std::size_t bytes) override { return std::malloc(bytes + 1); }
-  void do_free(void* block) noexcept override { std::free(block); }
-  void do_poison(void*, std::size_t) override {}
-  Work do_copy(View, ConstView, Queue) override { return {}; }
-  void do_zero(void*, std::size_t) override {}
-};
-
 TEST(ToF8, IsForTheHostsMemory) {
-  NoHost gpu;
+  SomeGpu gpu;  // that nobody has: numbers are not the host's to read
   const Tensor x({2, 3}, DType::F32, gpu);
   EXPECT_EQ(message_of([&] { round_to_f8(x, x, kE4M3, kRowBlocks); }),
             "round to F8: numbers on cuda:0, expected on the host");
