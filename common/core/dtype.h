@@ -48,20 +48,19 @@ struct Float16 {
   std::uint16_t bits = 0;
 
   Float16() = default;
-  // Rounding happens on the 13 bits that F16 lacks. Below the smallest normal number (2^-14) the
-  // value is a multiple of 2^-24, so adding 0.5 in F32, whose last place is then 2^-24, rounds it.
   // Both ways are computed and one is chosen, as in the way back: without branches loops vectorise.
+  // From 2^16 on all numbers are infinite, as 2^16 is, and what rounds to it.
   explicit Float16(float value) {
+    constexpr std::uint32_t kBias = 112u << 23, kEnd = (127u + 16u) << 23, kHalf = 126u << 23;
     const auto u = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t magnitude = u & 0x7fffffffu;
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    const std::uint32_t small = std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u;
-    const std::uint32_t odd = (magnitude >> 13) & 1u;
-    const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + odd) >> 13;
-    std::uint32_t half = magnitude < 0x38800000u ? small : normal;  // below 2^-14
-    half = magnitude >= 0x477ff000u ? 0x7c00u : half;               // 65520 and more: infinity
-    half = magnitude > 0x7f800000u ? 0x7e00u : half;                // NaN
-    bits = static_cast<std::uint16_t>((u >> 16 & 0x8000u) | half);
+    const std::uint32_t magnitude = u & 0x7fffffffu, below = magnitude < kEnd ? magnitude : kEnd;
+    // A normal number lacks 13 bits of F32's.
+    const std::uint32_t normal = (below - kBias + 0xfffu + (below >> 13 & 1u)) >> 13;
+    // Below 2^-14 the last place of F16 is 2^-24: that of a sum with 1/2 in F32.
+    const float sum = std::bit_cast<float>(below) + 0.5f;
+    const std::uint32_t small = std::bit_cast<std::uint32_t>(sum) - kHalf;
+    const std::uint32_t number = below < kBias + (1u << 23) ? small : normal;
+    bits = static_cast<std::uint16_t>((value != value ? 0x7e00u : number) | (u >> 16 & 0x8000u));
   }
   explicit Float16(double value) : Float16(round_to_odd(value)) {}
   explicit operator float() const {

@@ -34,21 +34,6 @@ template <>
   result.bits = static_cast<std::uint16_t>((x != x ? quiet_nan : rounded) >> 16);
   return result;
 }
-// Float16(x) likewise. From 2^16 on all numbers are infinite, as 2^16 is, and what rounds to it.
-template <>
-[[gnu::always_inline]] inline Float16 narrow<Float16>(float x) {
-  constexpr std::uint32_t kBias = 112u << 23, kEnd = (127u + 16u) << 23, kHalf = 126u << 23;
-  const std::uint32_t u = std::bit_cast<std::uint32_t>(x), size = u & 0x7fffffffu;
-  const std::uint32_t below = size < kEnd ? size : kEnd;
-  const std::uint32_t normal = (below - kBias + 0xfffu + ((below >> 13) & 1u)) >> 13;
-  // Below 2^-14 the last place of F16 is 2^-24: that of a sum with 1/2 in F32.
-  const float sum = std::bit_cast<float>(below) + 0.5f;
-  const std::uint32_t small = std::bit_cast<std::uint32_t>(sum) - kHalf;
-  const std::uint32_t number = below < kBias + (1u << 23) ? small : normal;
-  Float16 result;
-  result.bits = static_cast<std::uint16_t>((x != x ? 0x7e00u : number) | ((u >> 16) & 0x8000u));
-  return result;
-}
 
 namespace detail {
 
