@@ -67,23 +67,23 @@ class BoundedQueue {
 };
 
 // Makes a rank's micro-batches in a thread of its own, in the order in which they are asked for:
-// `ahead` of them may wait. They are those of BatchSampler, to the bit.
+// `ahead` of them may wait. They are those of SampleSource::batch(), to the bit.
 class Loader final : public BatchReader {
  public:
   // `rank` is one of those that share batches. Throws Error for ahead < 1.
   Loader(const Rank& rank, const TrainConfig& config, std::int64_t ahead);
   ~Loader() override;
 
-  // `data` is the same in each call, its tokens must outlive this. Where `first_sample` is not the
-  // one that follows, as in the first call, loading begins there with a step's first micro-batch.
-  // Throws what went wrong in the thread.
-  Batch read(const BatchSampler& data, std::int64_t first_sample, std::int64_t count) override;
+  // `data` is the same in each call, and copied: what its copies look at must outlive this. Where
+  // `first_sample` is not the one that follows, as in the first call, loading begins there with a
+  // step's first micro-batch. Throws what went wrong in the thread.
+  Batch read(const SampleSource& data, std::int64_t first_sample, std::int64_t count) override;
 
   void wait_until_full() { queue_->wait_until_full(); }     // or until loading has failed
   std::int64_t stalls() const { return queue_->stalls(); }  // since it began: reads that waited
 
  private:
-  void begin(const BatchSampler& data, std::int64_t first_sample);
+  void begin(const SampleSource& data, std::int64_t first_sample);
   void end();
   void load(std::int64_t batch_begin);
 
@@ -91,7 +91,7 @@ class Loader final : public BatchReader {
   const std::int64_t batch_;
   const std::size_t ahead_;
   std::vector<Range> own_;  // of a batch, by micro-batch
-  std::optional<BatchSampler> data_;
+  std::unique_ptr<const SampleSource> data_;
   CpuDevice host_;
   std::int64_t next_batch_ = -1;  // where the next read's batch begins, and its micro-batch
   std::size_t next_ = 0;

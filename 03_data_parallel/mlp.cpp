@@ -39,7 +39,8 @@ class Relu final : public Layer {
 // Half the sum of squares of what the layers made of a sample, less its target.
 class HalfSquares final : public Loss {
  public:
-  double forward(Tensor x, const Tensor& targets, Saved& saved) const override {
+  double forward(Tensor x, const Tensor& targets, Saved& saved,
+                 const Pass& /*pass*/) const override {
     ops::scale(x, x, -1);
     ops::add(x, x, targets);
     const double loss = 0.5 * ops::sum_of_squares(x);

@@ -65,7 +65,7 @@ Stage run_stage(Machine machine, const GptConfig& config, std::int64_t samples,
       const auto lap = [&] { return rank.clock.now() - std::exchange(begin, rank.clock.now()); };
       Tensor x = blocks.begin == 0 ? ids.share() : Tensor(boundary, config.dtype, rank.device);
       x = forward_layers(model, std::move(x), saved, pass);
-      if (model.loss) model.loss->forward(std::move(x), ids, saved.back());
+      if (model.loss) model.loss->forward(std::move(x), ids, saved.back(), {});
       x = {};
       stage.kept = static_cast<double>(bytes_of(saved));
       stage.costs.forward = lap();

@@ -99,7 +99,8 @@ class Stage final : public Layer {
 // Keeps what the last stage keeps already.
 class OneNat final : public Loss {
  public:
-  double forward(Tensor x, const Tensor& /*targets*/, Saved& saved) const override {
+  double forward(Tensor x, const Tensor& /*targets*/, Saved& saved,
+                 const Pass& /*pass*/) const override {
     saved.push(std::move(x));
     return 1;
   }

@@ -26,7 +26,8 @@ class VocabParallelCrossEntropy final : public Loss {
       : rank_(rank), tp_(tp), part_(part), vocabulary_(vocabulary) {}
 
   // The sum over all tokens, the same on all ranks. Throws Error naming a target that is no class.
-  double forward(Tensor logits, const Tensor& targets, Saved& saved) const override;
+  double forward(Tensor logits, const Tensor& targets, Saved& saved,
+                 const Pass& pass) const override;
   Tensor backward(Saved& saved, double factor) const override;
   // (N, rows of the whole table), the same on all ranks. For text, of few rows at a time.
   Tensor all_logits(Tensor logits) const override;

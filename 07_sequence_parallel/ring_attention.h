@@ -8,8 +8,8 @@
 
 namespace aisc {
 
-// In place of CausalCore where rank i of `cp` has token_part(form, i, N, T) of every sample, Ring
-// or Zigzag. qkv (B, own tokens, 3 C) -> (B, own tokens, C).
+// In place of attention_core() where rank i of `cp` has token_part(form, i, N, T) of every sample,
+// Ring or Zigzag. qkv (B, own tokens, 3 C) -> (B, own tokens, C).
 //
 // Forward: N turns. In turn s a rank attends to the keys and values of rank i - s, while it sends
 // them to rank i + 1 and receives those of the next turn; results are merged in F32 (merge.h). What
@@ -22,8 +22,12 @@ namespace aisc {
 class RingAttention final : public Layer {
  public:
   RingAttention(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads,
-                ContextForm form)
-      : Layer(rank, name), ring_(rank, cp, name, form), heads_(heads), whole_(rank, name, heads) {}
+                ContextForm form, Sees sees = Sees::Earlier)
+      : Layer(rank, name),
+        ring_(rank, cp, name, form),
+        heads_(heads),
+        sees_(sees),
+        whole_(attention_core(rank, name, heads, sees)) {}
 
   Tensor forward(Tensor qkv, Saved& saved, const Pass& pass) const override;
   Tensor backward(Tensor dout, Saved& saved, const Pass& pass) override;
@@ -36,7 +40,8 @@ class RingAttention final : public Layer {
 
   KeyRing ring_;
   std::int64_t heads_;
-  CausalCore whole_;
+  Sees sees_;
+  std::unique_ptr<Layer> whole_;
 };
 
 }  // namespace aisc

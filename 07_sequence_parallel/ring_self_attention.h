@@ -45,13 +45,14 @@ class RingSelfAttention final : public Layer {
  public:
   // `dropout` takes the probabilities as QueryDropout does.
   RingSelfAttention(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads,
-                    std::unique_ptr<Dropout> dropout)
+                    std::unique_ptr<Dropout> dropout, Sees sees = Sees::Earlier)
       : Layer(rank, name),
         cp_(cp),
         ring_(rank, cp, name, ContextForm::Rsa),
         heads_(heads),
         dropout_(std::move(dropout)),
-        whole_(rank, name, heads) {}
+        sees_(sees),
+        whole_(attention_core(rank, name, heads, sees)) {}
 
   // Throws Error naming the layer, before anything is allocated, where N does not divide
   // pass.sequence.
@@ -68,7 +69,8 @@ class RingSelfAttention final : public Layer {
   KeyRing ring_;
   std::int64_t heads_;
   std::unique_ptr<Dropout> dropout_;
-  CausalCore whole_;
+  Sees sees_;
+  std::unique_ptr<Layer> whole_;
 };
 
 }  // namespace aisc

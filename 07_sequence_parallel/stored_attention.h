@@ -9,9 +9,9 @@
 
 namespace aisc {
 
-// In place of CausalCore: qkv (B, T, 3 C), head-major -> (B, T, C), C = H D. Probabilities, (B, H,
-// T, T), exist and are dropped out, a thing that CausalCore does not do. Saved are, in bytes of 16
-// bits with s = T, h = C, a = H:
+// In place of attention_core(): qkv (B, T, 3 C), head-major -> (B, T, C), C = H D. Probabilities,
+// (B, H, T, T), exist and are dropped out, a thing that CausalCore does not do. Saved are, in bytes
+// of 16 bits with s = T, h = C, a = H:
 //
 //   the queries, keys and values        6 s b h
 //   the probabilities                   2 a s^2 b
@@ -26,8 +26,12 @@ class StoredAttention final : public Layer {
   // drops of the heads of a tensor rank what one rank drops. Its indices count a sample's
   // probabilities: up to 2^32 are drawn apart.
   StoredAttention(const Rank& rank, const std::string& name, std::int64_t heads,
-                  std::unique_ptr<Dropout> dropout)
-      : Layer(rank, name), heads_(heads), dropout_(std::move(dropout)), whole_(rank, name, heads) {}
+                  std::unique_ptr<Dropout> dropout, Sees sees = Sees::Earlier)
+      : Layer(rank, name),
+        heads_(heads),
+        dropout_(std::move(dropout)),
+        sees_(sees),
+        whole_(attention_core(rank, name, heads, sees)) {}
 
   Tensor forward(Tensor qkv, Saved& saved, const Pass& pass) const override;
   Tensor backward(Tensor dout, Saved& saved, const Pass& pass) override;
@@ -35,7 +39,8 @@ class StoredAttention final : public Layer {
  private:
   std::int64_t heads_;
   std::unique_ptr<Dropout> dropout_;
-  CausalCore whole_;
+  Sees sees_;
+  std::unique_ptr<Layer> whole_;
 };
 
 // Cores that store their scores, each of its tensor rank's heads, and dropout that stores its

@@ -8,16 +8,17 @@
 
 namespace aisc {
 
-// In place of CausalCore where rank i of `cp` has the tokens of token_part(ContextForm::Ulysses, i,
-// N, T): qkv (B, own tokens, 3 C) -> (B, own tokens, C). N divides the heads: more ranks than heads
-// have nothing to share. The attention between is CausalCore's. While generating (Pass::cache)
-// every rank has all tokens, and nothing is sent.
-// Bytes sent per rank, of n own tokens of width C: (N-1)/N of 3 n C elements and of n C, forward,
-// and the same backward: with T tokens 4 T C / N, the more ranks the less each.
+// In place of attention_core() where rank i of `cp` has the tokens of
+// token_part(ContextForm::Ulysses, i, N, T): qkv (B, own tokens, 3 C) -> (B, own tokens, C). N
+// divides the heads: more ranks than heads have nothing to share. The attention between is
+// attention_core()'s. While generating (Pass::cache) every rank has all tokens, and nothing is
+// sent. Bytes sent per rank, of n own tokens of width C: (N-1)/N of 3 n C elements and of n C,
+// forward, and the same backward: with T tokens 4 T C / N, the more ranks the less each.
 class Ulysses final : public Layer {
  public:
   // Throws Error naming the layer where N does not divide the heads.
-  Ulysses(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads);
+  Ulysses(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads,
+          Sees sees = Sees::Earlier);
 
   Tensor forward(Tensor qkv, Saved& saved, const Pass& pass) const override;
   Tensor backward(Tensor dout, Saved& saved, const Pass& pass) override;
@@ -30,7 +31,7 @@ class Ulysses final : public Layer {
   std::vector<std::int64_t> tokens_of_all(const Pass& pass) const;
 
   Communicator& cp_;
-  CausalCore some_, whole_;
+  std::unique_ptr<Layer> some_, whole_;
 };
 
 }  // namespace aisc

@@ -58,7 +58,8 @@ class DistillLoss final : public Loss {
 
   // logits (B, T, V), targets (2, B, T), or (B, T) in evaluation. Throws Error for targets without
   // tokens in training.
-  double forward(Tensor logits, const Tensor& targets, Saved& saved) const override;
+  double forward(Tensor logits, const Tensor& targets, Saved& saved,
+                 const Pass& pass) const override;
   Tensor backward(Saved& saved, double factor) const override;
 
   const Teacher& teacher() const { return teacher_; }

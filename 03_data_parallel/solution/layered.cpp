@@ -26,7 +26,8 @@ void backward(const Model& model, std::size_t layer, OnItsWay& m, Hooks hooks) {
 // The loss of micro-batch m, whose x becomes the gradient of the last layer's output.
 double turn_round(const Model& model, OnItsWay& m, double loss_factor) {
   Saved saved;
-  const double loss = model.loss->forward(std::move(m.x), m.micro.batch.targets, saved);
+  const double loss =
+      model.loss->forward(std::move(m.x), m.micro.batch.targets, saved, m.micro.pass);
   m.x = model.loss->backward(saved, loss_factor);
   return loss;
 }

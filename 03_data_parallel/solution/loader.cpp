@@ -18,9 +18,9 @@ Loader::Loader(const Rank& rank, const TrainConfig& config, std::int64_t ahead)
 
 Loader::~Loader() { end(); }
 
-void Loader::begin(const BatchSampler& data, std::int64_t first_sample) {
+void Loader::begin(const SampleSource& data, std::int64_t first_sample) {
   end();
-  data_ = data;
+  data_ = data.copy();
   failure_ = nullptr;
   queue_.emplace(ahead_);
   next_batch_ = first_sample - own_[0].begin;
@@ -48,7 +48,7 @@ void Loader::load(std::int64_t batch_begin) {
   }
 }
 
-Batch Loader::read(const BatchSampler& data, std::int64_t first_sample, std::int64_t count) {
+Batch Loader::read(const SampleSource& data, std::int64_t first_sample, std::int64_t count) {
   // Who asks for another place than the thread has gone on to begins anew: a run that is resumed.
   if (next_batch_ < 0 || first_sample != next_batch_ + own_[next_].begin) begin(data, first_sample);
   if (count != own_[next_].count())
@@ -61,11 +61,7 @@ Batch Loader::read(const BatchSampler& data, std::int64_t first_sample, std::int
   // Empty: the thread has closed the queue, behind what it had made before it failed.
   const std::optional<Batch> loaded = queue_->pop();
   if (!loaded) std::rethrow_exception(failure_);
-  Batch batch{Tensor(loaded->tokens.shape(), DType::I32, rank_.device),
-              Tensor(loaded->targets.shape(), DType::I32, rank_.device)};
-  rank_.device.copy(batch.tokens, loaded->tokens);
-  rank_.device.copy(batch.targets, loaded->targets);
-  return batch;
+  return loaded->copy_to(rank_.device);
 }
 
 StepParts loaded_ahead(std::int64_t ahead, StepParts parts) {

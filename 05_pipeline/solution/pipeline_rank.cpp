@@ -100,8 +100,7 @@ std::vector<double> PipelineRank::evaluate(std::span<const Batch> windows, Hooks
     const std::size_t count = std::min(at_once, windows.size() - begin);
     const Handovers handovers(forward_alone(schedule(), static_cast<int>(count)));
     const ReadMicroBatch read = [&](std::int64_t m) {
-      const Batch& window = windows[begin + static_cast<std::size_t>(m)];
-      return MicroBatch{{window.tokens.share(), window.targets.share()}, pass};
+      return micro_batch_of(windows[begin + static_cast<std::size_t>(m)].share(), pass);
     };
     PipelineRun run(rank_, model_, comms_, handovers, options_, nullptr, read, hooks);
     const std::vector<double> some = run.run(0, {}).losses;

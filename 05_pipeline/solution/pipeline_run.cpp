@@ -104,7 +104,7 @@ Tensor PipelineRun::through_layers(const Action& a, Part& part, Tensor x) {
   x = forward_layers(model_, layers(a), std::move(x), part.saved, part.pass, hooks_);
   if (!is_last_stage(a)) return x;
   const Tensor& targets = micro_batch(a.micro_batch).batch.targets;
-  const double loss = model_.loss->forward(std::move(x), targets, part.saved.back());
+  const double loss = model_.loss->forward(std::move(x), targets, part.saved.back(), part.pass);
   if (!part.pass.recompute) report_.losses[index(a.micro_batch)] = loss;
   return {};
 }

@@ -22,8 +22,8 @@ class GptStages final : public Stages {
         pp_(mesh.pp()),
         choice_(choice),
         schedule_(find_schedule(choice, config.pp, static_cast<int>(config.micro_batches))),
-        width_(config.model.width),
-        dtype_(config.model.dtype) {
+        model_(config.model),
+        stage_input_(whole.stage_input) {
     if (updates_on_its_way(choice) && config.clip > 0)
       fail(
           fmt::format("pipeline: {} updates a stage while others compute, and cannot clip by the "
@@ -44,10 +44,9 @@ class GptStages final : public Stages {
                       "large: found a batch of {}, expected a multiple of {}",
                       choice.schedule, config.batch, parts));
     // A rank has as many runs of blocks as the schedule gives it stages: one, or its chunks.
-    const std::vector<BlockRange> all =
-        stages_of(config.model, schedule_.stages(), choice.machine, whole);
+    all_ = stages_of(config.model, schedule_.stages(), choice.machine, whole);
     for (const int stage : schedule_.stage_of[index(pp_.rank())])
-      blocks_.push_back(all[index(stage)]);
+      blocks_.push_back(all_[index(stage)]);
   }
 
   std::vector<BlockRange> blocks() const override { return blocks_; }
@@ -78,10 +77,11 @@ class GptStages final : public Stages {
           rank_, pp_, model, schedule_,
           PipelineOptions{
               .input_shape =
-                  [C = width_](int, const Shape& tokens) {
-                    return Shape{tokens[0], tokens[1], C};
+                  [this](int stage, const Shape& tokens) {
+                    if (stage_input_) return stage_input_(model_, all_[index(stage)].begin, tokens);
+                    return Shape{tokens[0], tokens[1], model_.width};
                   },
-              .dtype = dtype_,
+              .dtype = model_.dtype,
               .codes = choice_.codes,
               .again = choice_.again,
               .keep_bytes = choice_.keep_bytes,
@@ -93,9 +93,9 @@ class GptStages final : public Stages {
   Communicator& pp_;
   const PipelineChoice choice_;
   const Schedule schedule_;
-  const std::int64_t width_;
-  const DType dtype_;
-  std::vector<BlockRange> blocks_;
+  const GptConfig model_;
+  const std::function<Shape(const GptConfig&, std::int64_t, const Shape&)> stage_input_;
+  std::vector<BlockRange> all_, blocks_;  // of all stages, of this rank's
   std::unique_ptr<PipelineRank> pipeline_;
 };
 

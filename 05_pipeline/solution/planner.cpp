@@ -43,7 +43,7 @@ std::vector<LayerSeconds> layer_seconds(const Rank& rank, const Model& model, co
   std::vector<Saved> saved(model.layers.size() + 1);
   Tensor x = forward_layers(model, tokens.share(), saved, pass, hooks);
   const double begin = timer.now();
-  model.loss->forward(std::move(x), targets, saved.back());
+  model.loss->forward(std::move(x), targets, saved.back(), pass);
   const double middle = timer.now();
   Tensor dy = model.loss->backward(saved.back(), 1);
   const double end = timer.now();

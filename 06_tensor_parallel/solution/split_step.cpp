@@ -42,7 +42,7 @@ StepFigures run_on(const Rank& rank, const GptConfig& config, const SplitStep& s
 
   Tensor x = step.blocks.begin == 0 ? tokens() : boundary();  // (B, T) or (B, T, C)
   x = forward_layers(model, std::move(x), saved, {});
-  if (model.loss) model.loss->forward(std::move(x), tokens(), saved.back());
+  if (model.loss) model.loss->forward(std::move(x), tokens(), saved.back(), {});
   x = {};
   figures.forward_seconds = lap();
   figures.kept_bytes = rank.device.ledger()[Purpose::Activations].live_bytes - before;

@@ -48,8 +48,8 @@ std::int64_t VocabParallelCrossEntropy::classes_of(const Tensor& logits) const {
   return std::clamp<std::int64_t>(vocabulary_ - part_.begin, 0, logits.shape()[-1]);
 }
 
-double VocabParallelCrossEntropy::forward(Tensor logits, const Tensor& targets,
-                                          Saved& saved) const {
+double VocabParallelCrossEntropy::forward(Tensor logits, const Tensor& targets, Saved& saved,
+                                          const Pass& /*pass*/) const {
   const auto span = rank_.trace.span("loss");
   const DType statistics = statistics_of(logits.dtype());
   const std::int64_t N = logits.shape().rows(), classes = classes_of(logits);

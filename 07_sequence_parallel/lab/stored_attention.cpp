@@ -1,4 +1,4 @@
-// Yours to write; from 07_sequence_parallel/solution/stored_attention.cpp (stub 592b45aba414).
+// Yours to write; from 07_sequence_parallel/solution/stored_attention.cpp (stub 0576f3f19c12).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "07_sequence_parallel/stored_attention.h"
 
@@ -11,14 +11,16 @@
 namespace aisc {
 
 Tensor StoredAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) const {
-  if (pass.cache) return whole_.forward(std::move(qkv), saved, pass);
+  if (pass.cache) return whole_->forward(std::move(qkv), saved, pass);
   const auto span = rank_.trace.span("attention", name_);
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], H = heads_;
   const std::int64_t D = qkv.shape()[2] / H / 3;
   Tensor parts = by_heads(qkv, H);  // (3, B H, T, D)
   qkv = {};
-  const ops::AttentionMask mask{
-      .queries = pass.tokens, .keys = pass.tokens, .key_lengths = pass.key_lengths};
+  const ops::AttentionMask mask{.causal = sees_ == Sees::Earlier,
+                                .queries = pass.tokens,
+                                .keys = pass.tokens,
+                                .key_lengths = pass.key_lengths};
   Tensor scores({B, H, T, T}, parts.dtype(), parts.device());
   const Tensor heads({B * H, T, D}, parts.dtype(), parts.device(), Purpose::Workspace);
   // LAB 07.7: term by term
@@ -66,7 +68,8 @@ std::unique_ptr<Layer> make_core(const GptParts::Wanted& w, Communicator* tp, st
   const std::uint64_t seed = w.config.seed;
   auto dropout = tp ? std::make_unique<HeadDropout>(w.rank, *tp, name, rate, seed, Masks::Stored)
                     : std::make_unique<Dropout>(w.rank, name, rate, seed, Masks::Stored);
-  return std::make_unique<StoredAttention>(w.rank, w.name, heads, std::move(dropout));
+  return std::make_unique<StoredAttention>(w.rank, w.name, heads, std::move(dropout),
+                                           w.config.sees(w.block));
 }
 
 }  // namespace

@@ -14,14 +14,17 @@ StepParts context_parallel(ContextForm form, StepParts parts) {
   parts.core = [form](const GptParts::Wanted& w, Mesh* mesh,
                       std::int64_t heads) -> std::unique_ptr<Layer> {
     Communicator& cp = mesh->cp();
-    if (form == ContextForm::Ulysses) return std::make_unique<Ulysses>(w.rank, cp, w.name, heads);
+    const Sees sees = w.config.sees(w.block);
+    if (form == ContextForm::Ulysses)
+      return std::make_unique<Ulysses>(w.rank, cp, w.name, heads, sees);
     if (form == ContextForm::Rsa) {
       even_share(cp, w.name, "tokens", w.config.context);
       auto dropout = std::make_unique<QueryDropout>(w.rank, mesh->tp(), w.name + ".probabilities",
                                                     w.config.dropout, w.config.seed, heads);
-      return std::make_unique<RingSelfAttention>(w.rank, cp, w.name, heads, std::move(dropout));
+      return std::make_unique<RingSelfAttention>(w.rank, cp, w.name, heads, std::move(dropout),
+                                                 sees);
     }
-    return std::make_unique<RingAttention>(w.rank, cp, w.name, heads, form);
+    return std::make_unique<RingAttention>(w.rank, cp, w.name, heads, form, sees);
   };
   return parts;
 }

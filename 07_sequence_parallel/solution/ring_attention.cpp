@@ -7,33 +7,19 @@
 namespace aisc {
 namespace {
 
-// qkv (B, T, H 3 D) -> (3, B, T, H D): queries, keys, values; and back.
-Tensor apart(const Tensor& qkv, std::int64_t heads) {
-  const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
-  Tensor parts({3, B, T, C}, qkv.dtype(), qkv.device());
-  ops::permute(parts.view().reshaped({3, B * T * heads, C / heads}),
-               qkv.view().reshaped({B * T * heads, 3, C / heads}), {1, 0, 2});
-  return parts;
-}
-// The keys and values of apart(), (2, B, T, C), in memory of their own: they travel.
+// The keys and values of attention_parts(), (2, B, T, C), in memory of their own: they travel.
 Tensor parts_of_keys(const Tensor& parts) {
   const Shape& shape = parts.shape();
   Tensor kv(shape.with(0, 2), parts.dtype(), parts.device());
   parts.device().copy(kv, parts.rows(1, 3));
   return kv;
 }
-Tensor together(const Tensor& parts, std::int64_t heads) {
-  const std::int64_t B = parts.shape()[1], T = parts.shape()[2], C = parts.shape()[3];
-  Tensor qkv({B, T, 3 * C}, parts.dtype(), parts.device());
-  ops::permute(qkv.view().reshaped({B * T * heads, 3, C / heads}),
-               parts.view().reshaped({3, B * T * heads, C / heads}), {1, 0, 2});
-  return qkv;
-}
 
 }  // namespace
 
 ops::AttentionMask RingAttention::mask_of(int turn, const Pass& pass) const {
-  return {.queries = pass.tokens,
+  return {.causal = sees_ == Sees::Earlier,
+          .queries = pass.tokens,
           .keys = ring_.tokens(turn, pass).runs,
           .key_lengths = pass.key_lengths};
 }
@@ -44,11 +30,11 @@ bool RingAttention::sees(const ops::AttentionMask& mask, std::int64_t queries,
 }
 
 Tensor RingAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) const {
-  if (pass.cache) return whole_.forward(std::move(qkv), saved, pass);
+  if (pass.cache) return whole_->forward(std::move(qkv), saved, pass);
   const auto span = rank_.trace.span("attention", name_);
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   const DType sums = statistics_of(qkv.dtype());
-  const Tensor parts = apart(qkv, heads_);
+  const Tensor parts = attention_parts(qkv, heads_);
   const ConstView q = parts.rows(0, 1).reshaped({B, T, C});
   Tensor kv = parts_of_keys(parts);
   Tensor out = Tensor::zeros({B, T, C}, sums, qkv.device());
@@ -91,7 +77,7 @@ Tensor RingAttention::backward(Tensor dout, Saved& saved, const Pass& pass) {
   const Tensor log_sum_exp = saved.pop(), out = saved.pop(), qkv = saved.pop();
   const std::int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.shape()[2] / 3;
   const DType sums = statistics_of(qkv.dtype());
-  Tensor parts = apart(qkv, heads_);
+  Tensor parts = attention_parts(qkv, heads_);
   const Tensor q = [&] {
     Tensor own({B, T, C}, qkv.dtype(), qkv.device());
     qkv.device().copy(own, parts.rows(0, 1));
@@ -114,7 +100,9 @@ Tensor RingAttention::backward(Tensor dout, Saved& saved, const Pass& pass) {
     ops::cast(parts.view().flat(0, n), dq);
     ops::cast(parts.view().flat(n, 2 * n), own);
   }
-  return together(parts, heads_);
+  Tensor dqkv({B, T, 3 * C}, parts.dtype(), parts.device());
+  join_attention_parts(dqkv, parts, heads_);
+  return dqkv;
 }
 
 }  // namespace aisc

@@ -64,7 +64,7 @@ void RingSelfAttention::go_round(ConstView x, const Pass& pass, const Product& p
 }
 
 Tensor RingSelfAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) const {
-  if (pass.cache) return whole_.forward(std::move(qkv), saved, pass);
+  if (pass.cache) return whole_->forward(std::move(qkv), saved, pass);
   const auto span = rank_.trace.span("attention", name_);
   const std::int64_t t = even_share(cp_, name_, "tokens", pass.sequence), T = pass.sequence;
   const std::int64_t B = qkv.shape()[0], H = heads_, D = qkv.shape()[2] / H / 3;
@@ -79,8 +79,9 @@ Tensor RingSelfAttention::forward(Tensor qkv, Saved& saved, const Pass& pass) co
     return by_rows(blocks, H);
   };
   Tensor scores = scores_of();  // (B, H, t, T)
-  ops::masked_softmax(scores, scores, 1 / std::sqrt(static_cast<double>(D)),
-                      {.queries = pass.tokens, .key_lengths = pass.key_lengths});
+  ops::masked_softmax(
+      scores, scores, 1 / std::sqrt(static_cast<double>(D)),
+      {.causal = sees_ == Sees::Earlier, .queries = pass.tokens, .key_lengths = pass.key_lengths});
   saved.push(scores.share());
   Tensor dropped = dropout_->forward(std::move(scores).reshaped({B, 1, H * t * T}), saved, pass);
   const Tensor heads = Tensor::zeros({B * H, t, D}, statistics_of(parts.dtype()), parts.device(),

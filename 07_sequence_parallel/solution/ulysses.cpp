@@ -7,11 +7,12 @@
 
 namespace aisc {
 
-Ulysses::Ulysses(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads)
+Ulysses::Ulysses(const Rank& rank, Communicator& cp, const std::string& name, std::int64_t heads,
+                 Sees sees)
     : Layer(rank, name),
       cp_(cp),
-      some_(rank, name, std::max<std::int64_t>(1, heads / cp.size())),
-      whole_(rank, name, heads) {
+      some_(attention_core(rank, name, std::max<std::int64_t>(1, heads / cp.size()), sees)),
+      whole_(attention_core(rank, name, heads, sees)) {
   if (heads % cp.size() != 0)
     fail(fmt::format("{}: {} heads over {} ranks of {}: expected a multiple of {}", name, heads,
                      cp.size(), cp.name(), cp.size()));
@@ -79,13 +80,13 @@ Tensor Ulysses::to_tokens(const Tensor& x, const Pass& pass) const {
 }
 
 Tensor Ulysses::forward(Tensor qkv, Saved& saved, const Pass& pass) const {
-  if (pass.cache) return whole_.forward(std::move(qkv), saved, pass);
-  return to_tokens(some_.forward(to_heads(qkv, pass), saved, pass), pass);
+  if (pass.cache) return whole_->forward(std::move(qkv), saved, pass);
+  return to_tokens(some_->forward(to_heads(qkv, pass), saved, pass), pass);
 }
 
 Tensor Ulysses::backward(Tensor dout, Saved& saved, const Pass& pass) {
-  // Separate objects: CausalCore has no parameters, and what it saved is in `saved`.
-  return to_tokens(some_.backward(to_heads(dout, pass), saved, pass), pass);
+  // Separate objects: a core has no parameters, and what it saved is in `saved`.
+  return to_tokens(some_->backward(to_heads(dout, pass), saved, pass), pass);
 }
 
 }  // namespace aisc

@@ -41,7 +41,7 @@ void measure_device(const Rank& rank, const PaperModel& model, OneOfExperts& exp
   ExtraLoss extra{.factor = 1};
   const Pass pass{.extra = &extra};
   Tensor x = forward_layers(stage, model.blocks.embedding ? tokens() : boundary(), saved, pass);
-  if (stage.loss) stage.loss->forward(std::move(x), tokens(), saved.back());
+  if (stage.loss) stage.loss->forward(std::move(x), tokens(), saved.back(), {});
   x = {};
   step.activation_bytes = bytes(Purpose::Activations) - before;
   backward_layers(stage, stage.loss ? stage.loss->backward(saved.back(), 1) : boundary(), saved,

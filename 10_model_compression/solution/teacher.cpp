@@ -27,7 +27,9 @@ Batch with_tokens(Batch batch) {
   Tensor both({2, B, T}, DType::I32, device);  // (2, B, T)
   device.copy(both.rows(0, 1).reshaped({B, T}), batch.targets);
   device.copy(both.rows(1, 2).reshaped({B, T}), batch.tokens);
-  return {std::move(batch.tokens), std::move(both)};
+  batch.terms = batch.term_count();
+  batch.targets = std::move(both);
+  return batch;
 }
 
 namespace {
@@ -68,17 +70,18 @@ DistillLoss::DistillLoss(const Rank& rank, const GptConfig& student, Teacher tea
                     its.context, student.context));
 }
 
-double DistillLoss::forward(Tensor logits, const Tensor& targets, Saved& saved) const {
+double DistillLoss::forward(Tensor logits, const Tensor& targets, Saved& saved,
+                            const Pass& pass) const {
   const bool has_tokens = targets.shape().rank() == 3;
   if (!has_tokens) {
     if (saved.keeps())
       fail(
           "distill: a micro-batch to train on has targets alone, expected its tokens beside them: "
           "with_tokens() puts them there (StepParts::batch)");
-    return hard_.forward(std::move(logits), targets, saved);
+    return hard_.forward(std::move(logits), targets, saved, pass);
   }
   const Tensor own = half_of_targets(targets, HalfOf::Targets);
-  const double loss = hard_.forward(std::move(logits), own, saved);
+  const double loss = hard_.forward(std::move(logits), own, saved, pass);
   if (!saved.keeps()) return loss;
   const auto span = rank_.trace.span("teacher");
   saved.push(teacher_.logits(half_of_targets(targets, HalfOf::Tokens)));

@@ -32,13 +32,34 @@ Batch gather(Device& device, const TokenView& text, std::int64_t B, std::int64_t
   }
   CpuDevice host;
   const Shape shape{B, T};
-  Batch batch{Tensor(shape, DType::I32, device), Tensor(shape, DType::I32, device)};
+  Batch batch{Tensor(shape, DType::I32, device), Tensor(shape, DType::I32, device),
+              static_cast<double>(B * T)};
   device.copy(batch.tokens, ConstView(tokens.data(), shape, DType::I32, host));
   device.copy(batch.targets, ConstView(targets.data(), shape, DType::I32, host));
   return batch;
 }
 
+// A batch of what `each` makes of this one's tensors.
+template <class Each>
+Batch changed(const Batch& batch, Each each) {
+  return {each(batch.tokens),   each(batch.targets), batch.terms,        each(batch.lengths),
+          each(batch.segments), each(batch.picked),  each(batch.decoder)};
+}
+
 }  // namespace
+
+Batch Batch::share() const {
+  return changed(*this, [](const Tensor& x) { return x.share(); });
+}
+
+Batch Batch::copy_to(Device& device) const {
+  return changed(*this, [&](const Tensor& x) {
+    if (!x) return Tensor();
+    Tensor copy(x.shape(), x.dtype(), device);
+    device.copy(copy, x);
+    return copy;
+  });
+}
 
 BatchSampler::BatchSampler(TokenView tokens, std::int64_t context, std::uint64_t seed)
     : tokens_(tokens), context_(context), random_(seed, "batches") {

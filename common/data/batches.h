@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "common/core/rng.h"
 #include "common/core/tensor.h"
@@ -11,24 +12,52 @@
 
 namespace aisc {
 
-// B windows of T tokens, and the token that follows each. On the batch's device.
+// B samples of T tokens. All of it is on one device, in I32; what a model does not need is empty.
 struct Batch {
-  Tensor tokens;   // (B, T) I32
-  Tensor targets;  // (B, T) I32: targets[b][t] is the token after tokens[b][t]
+  Tensor tokens;         // (B, T)
+  Tensor targets;        // (B, T): of each place, -1 for none; or one for each of `picked`
+  double terms = 0;      // how many targets the loss is a mean over; 0: as many as there are tokens
+  Tensor lengths = {};   // (B): tokens from there on are padding
+  Tensor segments = {};  // (B, T): which text of a pair a token is of
+  // (N): the places b T + t that have a target; B T stands for one that is not here.
+  Tensor picked = {};
+  Tensor decoder = {};  // (B, T'): what a decoder reads beside the encoder's tokens
+
+  double term_count() const { return terms > 0 ? terms : static_cast<double>(tokens.count()); }
+  Batch share() const;  // one more owner of the same elements
+  Batch copy_to(Device& device) const;
 };
 
-// Windows drawn at random, with replacement, for training. Step s of a run with a global batch of G
-// samples consists of the samples [s * G, (s + 1) * G), however they are divided. The tokens are
-// not copied: the caller keeps them alive.
-class BatchSampler {
+// What a run learns from: sample i is a pure function of i. Step s of a run with a global batch of
+// G samples consists of the samples [s G, (s + 1) G), however they are divided.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  // Samples first_sample .. first_sample + count - 1. May be called from several threads.
+  virtual Batch batch(Device& device, std::int64_t first_sample, std::int64_t count) const = 0;
+  // Batch::terms of these samples, which are not made for it.
+  virtual double terms(std::int64_t first_sample, std::int64_t count) const = 0;
+  // What is not copied, and for how long it has to live, the class says.
+  virtual std::unique_ptr<const SampleSource> copy() const = 0;
+};
+
+// Windows of T tokens, and as targets the token that follows each, drawn at random, with
+// replacement. The tokens are not copied: the caller keeps them alive.
+class BatchSampler final : public SampleSource {
  public:
   // Throws Error if there are less than context + 1 tokens, or context < 1.
   BatchSampler(TokenView tokens, std::int64_t context, std::uint64_t seed);
 
   // Where the window of sample i begins: a pure function of (seed, i), uniform over all windows.
   std::int64_t start(std::int64_t sample) const;
-  // Samples first_sample .. first_sample + count - 1.
-  Batch batch(Device& device, std::int64_t first_sample, std::int64_t count) const;
+  Batch batch(Device& device, std::int64_t first_sample, std::int64_t count) const override;
+  double terms(std::int64_t /*first_sample*/, std::int64_t count) const override {
+    return static_cast<double>(count * context_);
+  }
+  std::unique_ptr<const SampleSource> copy() const override {
+    return std::make_unique<BatchSampler>(*this);
+  }
 
  private:
   TokenView tokens_;

@@ -4,13 +4,15 @@
 
 namespace aisc {
 
-double CrossEntropy::forward(Tensor logits, const Tensor& targets, Saved& saved) const {
+double CrossEntropy::forward(Tensor logits, const Tensor& targets, Saved& saved,
+                             const Pass& pass) const {
   const auto span = rank_.trace.span("loss");
   const DType statistics = statistics_of(logits.dtype());
   const std::int64_t N = logits.shape().rows();
   Tensor losses({N}, statistics, logits.device());       // (N)
   Tensor log_sum_exp({N}, statistics, logits.device());  // (N)
-  ops::cross_entropy(losses, log_sum_exp, as_rows(logits), targets.view().reshaped({N}), classes_);
+  ops::cross_entropy(losses, log_sum_exp, as_rows(logits), targets.view().reshaped({N}), classes_,
+                     {}, pass.training ? smoothing_ : 0);
   CpuDevice host;
   const Tensor on_host({N}, statistics, host);
   losses.device().copy(on_host, losses);
@@ -30,7 +32,7 @@ Tensor CrossEntropy::backward(Saved& saved, double factor) const {
   Tensor logits = saved.pop();
   const std::int64_t N = logits.shape().rows();
   ops::cross_entropy_backward(as_rows(logits), as_rows(logits), log_sum_exp,
-                              targets.view().reshaped({N}), classes_, factor);
+                              targets.view().reshaped({N}), classes_, factor, {}, smoothing_);
   return logits;
 }
 

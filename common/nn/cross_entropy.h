@@ -9,15 +9,20 @@ namespace aisc {
 // own gradient in place, and one number per token.
 class CrossEntropy final : public Loss {
  public:
-  // Only the first `classes` columns of the logits are classes, the rest is padding.
-  CrossEntropy(const Rank& rank, std::int64_t classes) : rank_(rank), classes_(classes) {}
+  // Only the first `classes` columns of the logits are classes, the rest is padding. Labels are
+  // smoothed (ops::cross_entropy) in training alone: outside it the loss is the likelihood's, which
+  // compares models whatever they were trained by. Backward is training's.
+  CrossEntropy(const Rank& rank, std::int64_t classes, double smoothing = 0)
+      : rank_(rank), classes_(classes), smoothing_(smoothing) {}
 
-  double forward(Tensor logits, const Tensor& targets, Saved& saved) const override;
+  double forward(Tensor logits, const Tensor& targets, Saved& saved,
+                 const Pass& pass) const override;
   Tensor backward(Saved& saved, double factor) const override;
 
  private:
   Rank rank_;
   std::int64_t classes_;
+  double smoothing_;
 };
 
 }  // namespace aisc

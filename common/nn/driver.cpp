@@ -90,7 +90,7 @@ double forward_backward(const Model& model, const Tensor& tokens, const Tensor& 
                         const Pass& pass, double loss_factor, Hooks hooks) {
   std::vector<Saved> saved(model.layers.size() + 1);  // one a layer, the last for the loss
   Tensor x = forward_layers(model, tokens.share(), saved, pass, hooks);
-  const double loss = model.loss->forward(std::move(x), targets, saved.back());
+  const double loss = model.loss->forward(std::move(x), targets, saved.back(), pass);
   backward_layers(model, model.loss->backward(saved.back(), loss_factor), saved, pass, hooks);
   return loss;
 }
@@ -117,7 +117,7 @@ Tensor forward_cached(const Model& model, const Tensor& tokens, KeyValueCache& c
 double evaluate(const Model& model, const Tensor& tokens, const Tensor& targets, Hooks hooks,
                 const Pass& pass) {
   Saved nothing = Saved::nothing();
-  return model.loss->forward(forward(model, tokens, hooks, pass), targets, nothing);
+  return model.loss->forward(forward(model, tokens, hooks, pass), targets, nothing, pass);
 }
 
 }  // namespace aisc

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/core/error.h"
-#include "common/nn/attention.h"
 #include "common/nn/block.h"
 #include "common/nn/cross_entropy.h"
 #include "common/nn/embedding.h"
@@ -75,6 +74,8 @@ void GptConfig::validate() const {
   positive("context", context);
   positive("vocabulary", vocabulary);
   positive("vocabulary_multiple", vocabulary_multiple);
+  if (encoder_blocks < 0 || encoder_blocks > layers)
+    fail(fmt::format("gpt: {} encoder blocks of {}, expected 0 to all", encoder_blocks, layers));
   if (width % heads != 0)
     fail(
         fmt::format("gpt: width {} is not a multiple of heads {}: each head takes width / heads "
@@ -96,7 +97,8 @@ GptParts gpt2_parts() {
   GptParts gpt2;
   gpt2.norm = [](Wanted w) { return make_unique<LayerNorm>(w.rank, w.name, w.config.width); };
   gpt2.core = [](Wanted w) {
-    return make_unique<CausalCore>(w.rank, w.name, w.config.heads / w.parts.head_parts);
+    return attention_core(w.rank, w.name, w.config.heads / w.parts.head_parts,
+                          w.config.sees(w.block));
   };
   gpt2.column = gpt2.row = [](Wanted w, const GptParts::LinearSizes& z) {
     return make_unique<Linear>(w.rank, w.name, z.in, z.out, z.stddev, z.gelu);
@@ -127,6 +129,7 @@ GptParts gpt2_parts() {
                               w.parts.attention(w.part(".attention")),
                               w.parts.norm(w.part(".norm2")), w.parts.mlp(w.part(".mlp")));
   };
+  gpt2.last = [](Wanted w) { return w.parts.norm(w); };
   gpt2.table = [](Wanted w) {
     return token_table(w.config.vocabulary, w.config.table_rows(), w.config.width);
   };
@@ -165,15 +168,25 @@ class GptMaker {
   enum class Table { Whole, Split };
   void add(const BlockRange& blocks, Table table) {
     const std::size_t begin = model_.layers.size();
-    if (has_embedding(blocks)) add_embedding(table);
+    if (has_embedding(blocks))
+      add_embedding(table);
+    else
+      add_edge(parts_.stage_begin, blocks.begin);
     add_blocks(blocks);
-    if (has_head(blocks, config_)) add_head();
+    if (has_head(blocks, config_))
+      add_head();
+    else
+      add_edge(parts_.stage_end, blocks.end);
     model_.stages.push_back({begin, model_.layers.size()});
   }
   Model take() { return std::move(model_); }
 
  private:
   GptParts::Wanted wanted(const char* name) const { return {rank_, name, config_, parts_}; }
+  void add_edge(const GptParts::Make& make, std::int64_t block) {
+    std::unique_ptr<Layer> edge = make ? make({rank_, "edge", config_, parts_, block}) : nullptr;
+    if (edge) model_.layers.push_back(std::move(edge));
+  }
   void add_embedding(Table table_is) {
     const GptParts::Wanted w = wanted("wte");
     model_.layers.push_back(parts_.embedding(w, parts_.table(w)));
@@ -197,7 +210,7 @@ class GptMaker {
     }
   }
   void add_head() {
-    model_.layers.push_back(parts_.norm(wanted("norm")));
+    model_.layers.push_back(parts_.last(wanted("norm")));
     model_.layers.push_back(parts_.head(wanted("head"), tied_));
     model_.loss = parts_.loss(wanted("loss"));
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "common/nn/attention.h"
 #include "common/nn/dropout.h"
 #include "common/nn/linear.h"
 #include "common/nn/model.h"
@@ -35,7 +36,12 @@ struct GptConfig {
   std::uint64_t seed = 0;  // of the dropout masks
   DType dtype = DType::F32;
   GptExperts experts;
+  // Of the first so many blocks tokens see all others, later ones, too: an encoder's (module 12).
+  std::int64_t encoder_blocks = 0;
 
+  Sees sees(std::int64_t block) const {
+    return block >= 0 && block < encoder_blocks ? Sees::All : Sees::Earlier;
+  }
   std::int64_t table_rows() const;  // vocabulary, padded: 50257 -> 50304
   bool has_experts(std::int64_t block) const {
     return experts.count > 0 && (block + 1) % experts.every == 0;
@@ -67,6 +73,13 @@ struct GptParts {
   };
   using Make = std::function<std::unique_ptr<Layer>(const Wanted&)>;
   Make norm, core, attention, mlp, dropout, block, positions;
+  Make last;  // what is between the blocks and the head; a norm
+  // Of stages of a pipeline that pass on more than the blocks' input (Pass::side): what a stage
+  // that begins with block Wanted::block, and the one that ends before it, have there more; and the
+  // shape of what goes from one to the other for tokens (B, T). Empty, or null: nothing, (B, T, C).
+  Make stage_begin, stage_end;
+  std::function<Shape(const GptConfig& config, std::int64_t block, const Shape& tokens)>
+      stage_input;
   // The linear layers of attention and MLP: those whose columns and whose rows tensor ranks share.
   struct LinearSizes {
     std::int64_t in, out;
@@ -85,9 +98,10 @@ struct GptParts {
   int head_parts = 1;                 // a core has one of so many parts of the heads
   Masks masks = Masks::Drawn;         // of dropout
 };
-// LayerNorm; the fused causal core between the products of queries, keys and values, head-major,
-// (3C, C), and the projection; an MLP of 4 C hidden columns; dropout behind both; and all of them
-// in a Block. A table of table_rows() rows, Embedding, Positions, TiedHead, CrossEntropy.
+// LayerNorm; the fused core, causal or not, between the products of queries, keys and values,
+// head-major, (3C, C), and the projection; an MLP of 4 C hidden columns; dropout behind both; and
+// all of them in a Block. A table of table_rows() rows, Embedding, Positions, TiedHead,
+// CrossEntropy.
 GptParts gpt2_parts();
 
 // The table of a head that shares none: GptParts::table's, Tied::Last.

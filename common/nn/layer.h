@@ -54,10 +54,12 @@ class DeferredGrads {
   std::vector<std::function<void()>> products_;
 };
 
-// What layers read beside their input, and whose gradient they add to: an encoder's output.
+// What a decoder's layers read beside their input: its own tokens, and the encoder's output, whose
+// gradient they add to.
 struct SideInput {
-  Tensor value;
-  Tensor grad;  // the gradient of value, summed over the layers; empty until one has added to it
+  Tensor tokens;  // (B, T) I32
+  Tensor value;   // (B, S, C)
+  Tensor grad;    // of value, summed over the layers; empty until one has added to it
 };
 
 // A loss that layers add to the model's: a router's balance. Backward adds the gradients of
@@ -82,7 +84,10 @@ struct Pass {
   std::int64_t first_sample = 0;      // index of x's first row in the global batch
   ops::TokenRuns tokens = {};         // where x's tokens lie in the sequence,
   std::int64_t sequence = 0;          // which has so many where ranks share it
+  double terms = 0;                   // of the loss, in the global batch (SampleSource::terms)
   ConstView key_lengths = {};         // (B) I32: keys from there on are padding; empty: none is
+  ConstView segments = {};            // (B, T) I32: which text of a pair x's tokens are of
+  ConstView picked = {};              // Batch::picked
   DeferredGrads* deferred = nullptr;  // null: weight gradients are computed at once
   KeptBytes* kept = nullptr;          // what recomputed layers may keep nevertheless; null: nothing
   KeyValueCache* cache = nullptr;     // null: all tokens of the sequence are in x

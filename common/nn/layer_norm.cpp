@@ -4,8 +4,9 @@
 
 namespace aisc {
 
-LayerNorm::LayerNorm(const Rank& rank, const std::string& name, std::int64_t width)
+LayerNorm::LayerNorm(const Rank& rank, const std::string& name, std::int64_t width, double epsilon)
     : Layer(rank, name),
+      epsilon_(epsilon),
       weight_(whole_parameter(name + ".weight", {width}, Init::constant(1), false)),
       bias_(whole_parameter(name + ".bias", {width}, Init::constant(0), false)) {}
 
@@ -15,7 +16,7 @@ Tensor LayerNorm::forward(Tensor x, Saved& saved, const Pass& /*pass*/) const {
   Tensor y(x.shape(), x.dtype(), x.device());               // (..., C)
   Tensor mean({x.shape().rows()}, statistics, x.device());  // (N)
   Tensor rstd({x.shape().rows()}, statistics, x.device());  // (N)
-  ops::layer_norm(as_rows(y), mean, rstd, as_rows(x), weight_.value(), bias_.value(), kEpsilon);
+  ops::layer_norm(as_rows(y), mean, rstd, as_rows(x), weight_.value(), bias_.value(), epsilon_);
   saved.push(std::move(x));
   saved.push(std::move(mean));
   saved.push(std::move(rstd));

@@ -19,8 +19,8 @@ class Loss {
   virtual ~Loss() = default;
 
   // The sum of the losses (nats) of what the layers made of a micro-batch. The caller divides: by
-  // the tokens of the global batch, which a rank or a micro-batch sees only a part of.
-  virtual double forward(Tensor x, const Tensor& targets, Saved& saved) const = 0;
+  // pass.terms, those of the global batch, of which a rank or a micro-batch sees only a part.
+  virtual double forward(Tensor x, const Tensor& targets, Saved& saved, const Pass& pass) const = 0;
   // The gradient of factor * (that sum) with respect to x.
   virtual Tensor backward(Saved& saved, double factor) const = 0;
   // The logits (N, V) of all classes, of the (N, ...) that the layers made here: where ranks each

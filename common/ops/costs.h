@@ -72,11 +72,15 @@ inline OpCost relu(const View& y, const ConstView& x) { return each(1, x, bytes(
 inline OpCost relu_backward(const View& dx, const ConstView& dy, const ConstView& x) {
   return each(1, x, bytes(dx, dy, x));
 }
-// x/2 (1 + tanh(a (x + b x^3))): 9.
-inline OpCost gelu(const View& y, const ConstView& x) { return each(9, x, bytes(y, x)); }
-// The same again without its last two, and dy ((1 + t)/2 + x/2 (1 - t^2) a (1 + 3 b x^2)).
-inline OpCost gelu_backward(const View& dx, const ConstView& dy, const ConstView& x) {
-  return each(17, x, bytes(dx, dy, x));
+// x/2 (1 + tanh(a (x + b x^3))): 9. x/2 (1 + erf(a x)): 5.
+inline OpCost gelu(const View& y, const ConstView& x, const Gelu& form) {
+  return each(form == Gelu::Tanh ? 9 : 5, x, bytes(y, x));
+}
+// The same again without its last two, and dy ((1 + t)/2 + x/2 (1 - t^2) a (1 + 3 b x^2)). Or dy
+// (1/2 (1 + erf(a x)) + x b exp(-x^2 / 2)): 11.
+inline OpCost gelu_backward(const View& dx, const ConstView& dy, const ConstView& x,
+                            const Gelu& form) {
+  return each(form == Gelu::Tanh ? 17 : 11, x, bytes(dx, dy, x));
 }
 // Exponential, sum, quotient.
 inline OpCost sigmoid(const View& y, const ConstView& x) { return each(3, x, bytes(y, x)); }
@@ -211,16 +215,18 @@ inline OpCost embedding_backward(const View& dtable, const ConstView& dout, cons
                       number(std::min(ids.count(), dtable.shape()[0]));
   return each(1, dout, bytes(dout, ids) + (into == Into::Overwrite ? bytes(dtable) : rows));
 }
-// Maximum, difference, exponential, sum.
+// Maximum, difference, exponential, sum; smoothed, the sum of the logits.
 inline OpCost cross_entropy(const View& losses, const View& log_sum_exp, const ConstView& logits,
-                            const ConstView& targets, const std::int64_t&, const TablePart&) {
-  return each(4, logits, bytes(losses, log_sum_exp, logits, targets));
+                            const ConstView& targets, const std::int64_t&, const TablePart&,
+                            const double& smoothing) {
+  return each(smoothing > 0 ? 5 : 4, logits, bytes(losses, log_sum_exp, logits, targets));
 }
-// Difference, exponential, factor.
+// Difference, exponential, factor; smoothed, one more difference.
 inline OpCost cross_entropy_backward(const View& dlogits, const ConstView& logits,
                                      const ConstView& log_sum_exp, const ConstView& targets,
-                                     const std::int64_t&, const double&, const TablePart&) {
-  return each(3, logits, bytes(dlogits, logits, log_sum_exp, targets));
+                                     const std::int64_t&, const double&, const TablePart&,
+                                     const double& smoothing) {
+  return each(smoothing > 0 ? 4 : 3, logits, bytes(dlogits, logits, log_sum_exp, targets));
 }
 
 inline OpCost sum_of_squares(const ConstView& x) { return each(2, x, bytes(x)); }

@@ -46,6 +46,13 @@ void check_part(const Checks& checks, std::int64_t rows, const TablePart& part) 
                 "that it and the rows here lie in part.all");
 }
 
+// What is smoothed is shared by all classes: a part would have to be told of the others.
+void check_smoothing(const Checks& checks, double smoothing, const TablePart& part) {
+  checks.number("smoothing", smoothing, smoothing >= 0 && smoothing < 1, "0 <= smoothing < 1");
+  checks.number("smoothing", smoothing, smoothing == 0 || part.all == 0,
+                "0 with a part of the classes");
+}
+
 }  // namespace
 
 void matmul(View out, ConstView a, ConstView b, const MatmulOptions& options) {
@@ -141,13 +148,13 @@ void relu_backward(View dx, ConstView dy, ConstView x) {
       .run(&Kernels::relu_backward, costs::relu_backward, dx, dy, x);
 }
 
-void gelu(View y, ConstView x) {
-  check_pair("gelu", "y", y, "x", x).run(&Kernels::gelu, costs::gelu, y, x);
+void gelu(View y, ConstView x, Gelu form) {
+  check_pair("gelu", "y", y, "x", x).run(&Kernels::gelu, costs::gelu, y, x, form);
 }
 
-void gelu_backward(View dx, ConstView dy, ConstView x) {
+void gelu_backward(View dx, ConstView dy, ConstView x, Gelu form) {
   check_triple("gelu_backward", "dx", dx, "dy", dy, "x", x)
-      .run(&Kernels::gelu_backward, costs::gelu_backward, dx, dy, x);
+      .run(&Kernels::gelu_backward, costs::gelu_backward, dx, dy, x, form);
 }
 
 void sigmoid(View y, ConstView x) {
@@ -258,7 +265,7 @@ void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into, T
 }
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes, TablePart part) {
+                   std::int64_t classes, TablePart part, double smoothing) {
   const Checks checks("cross_entropy", "logits", logits);
   checks.rank("logits", logits, 2);
   const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
@@ -268,13 +275,14 @@ void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView ta
   checks.is("losses", losses, {N}, statistics_of(logits.dtype()));
   checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
   check_part(checks, classes, part);
+  check_smoothing(checks, smoothing, part);
   checks.run(&Kernels::cross_entropy, costs::cross_entropy, losses, log_sum_exp, logits, targets,
-             classes, part);
+             classes, part, smoothing);
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
-                            ConstView targets, std::int64_t classes, double factor,
-                            TablePart part) {
+                            ConstView targets, std::int64_t classes, double factor, TablePart part,
+                            double smoothing) {
   const Checks checks("cross_entropy_backward", "logits", logits);
   checks.rank("logits", logits, 2);
   const std::int64_t N = logits.shape()[0], V = logits.shape()[1];
@@ -284,8 +292,9 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
   checks.is("log_sum_exp", log_sum_exp, {N}, statistics_of(logits.dtype()));
   checks.is("dlogits", dlogits, {N, V}, logits.dtype());
   check_part(checks, classes, part);
+  check_smoothing(checks, smoothing, part);
   checks.run(&Kernels::cross_entropy_backward, costs::cross_entropy_backward, dlogits, logits,
-             log_sum_exp, targets, classes, factor, part);
+             log_sum_exp, targets, classes, factor, part, smoothing);
 }
 
 double sum_of_squares(ConstView x) {

@@ -66,9 +66,14 @@ void permute(View out, ConstView x, std::array<int, 4> order);
 void relu(View y, ConstView x);                          // in place
 void relu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
 
-// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): GPT-2's form (Hendrycks and Gimpel, 2016).
-void gelu(View y, ConstView x);
-void gelu_backward(View dx, ConstView dy, ConstView x);  // dx may be dy
+// x Phi(x), Phi the distribution function of the normal distribution (Hendrycks and Gimpel,
+// "Gaussian error linear units", 2016): nearly, as GPT-2 has it, or as BERT does, by erf.
+enum class Gelu {
+  Tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  Erf,   // 0.5 x (1 + erf(x / sqrt(2)))
+};
+void gelu(View y, ConstView x, Gelu form = Gelu::Tanh);                          // in place
+void gelu_backward(View dx, ConstView dy, ConstView x, Gelu form = Gelu::Tanh);  // dx may be dy
 
 void sigmoid(View y, ConstView x);                          // 1 / (1 + exp(-x)); in place
 void sigmoid_backward(View dx, ConstView dy, ConstView y);  // from y, not x; dx may be dy or y
@@ -218,13 +223,21 @@ void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into, T
 // classes; the rest (up to V) is padding. Of a part, `classes` are those here, 0 or more:
 // log_sum_exp is over them alone (minus infinity over none), and the loss of a target that is not
 // here is 0. Throws Error naming a target outside [-1, classes), of a part outside [-1, all).
+//
+// Label smoothing (Szegedy et al., 2016, section 7; Vaswani et al., 2017, section 5.4) aims at
+// q = (1 - smoothing) one_hot(target) + smoothing / classes. The loss is the cross-entropy to it:
+//   (1 - smoothing) (log_sum_exp - logit of the target) + smoothing (log_sum_exp - mean logit).
+// The target has its part of what is smoothed, as in the papers and in PyTorch; elsewhere the other
+// classes alone share it, smoothing / (classes - 1) each. 0 <= smoothing < 1, and 0 of a part. A
+// class that was ruled out by minus infinity makes such a loss infinite.
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes, TablePart part = {});
+                   std::int64_t classes, TablePart part = {}, double smoothing = 0);
 // dlogits = factor * (softmax - one_hot(target)), 0 in padding and in rows without a target. May be
-// logits: the probabilities never exist beside them. Of a part, log_sum_exp is that over all.
+// logits: the probabilities never exist beside them. Of a part, log_sum_exp is that over all. With
+// smoothing: factor * (softmax - q).
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
                             ConstView targets, std::int64_t classes, double factor,
-                            TablePart part = {});
+                            TablePart part = {}, double smoothing = 0);
 
 // ---- optimizers ---------------------------------------------------------------------------------
 

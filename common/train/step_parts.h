@@ -19,20 +19,23 @@
 
 namespace aisc {
 
-// One of a rank's micro-batches.
+// One of a rank's micro-batches. What `pass` looks at is here.
 struct MicroBatch {
   Batch batch;
   Pass pass;
+  std::unique_ptr<SideInput> side = {};
 };
+// With what layers read of the batch in `pass`.
+MicroBatch micro_batch_of(Batch batch, Pass pass);
 // Reads micro-batch m of the step, once each.
 using ReadMicroBatch = std::function<MicroBatch(std::int64_t m)>;
 
-// Where a rank's micro-batches come from, in place of BatchSampler::batch() when they are needed.
+// Where a rank's micro-batches come from, in place of SampleSource::batch() when they are needed.
 class BatchReader {
  public:
   virtual ~BatchReader() = default;
   // As data.batch(); called in the order of steps and micro-batches.
-  virtual Batch read(const BatchSampler& data, std::int64_t first_sample, std::int64_t count) = 0;
+  virtual Batch read(const SampleSource& data, std::int64_t first_sample, std::int64_t count) = 0;
 };
 
 // Runs a rank's `count` micro-batches forward and backward: the gradients of loss_factor * (the sum
@@ -143,10 +146,15 @@ struct TokenPart {
 };
 // Which tokens a rank of those that share each sequence has (TrainConfig::cp).
 using TokenPartOf = std::function<TokenPart(int rank, int ranks, std::int64_t tokens)>;
+// Of samples of T tokens, and of what belongs to each token, this part's, run by run. Lengths are
+// those of whole sequences still, and terms those of the whole batch. Picked places become places
+// of this part's n rows a sample, b n + t: one that lies on another rank is B n, the row that is
+// not here, and has no target here, -1.
+Batch batch_of_part(Batch whole, const TokenPart& part);
 
 struct TrainConfig;
 
-// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, BatchSampler::batch,
+// Where a function is empty the plain form is used: AdamW, SumAtTheEnd, SampleSource::batch,
 // one_after_another, finish_in_order.
 struct StepParts {
   // Of the reducer's slices. `mesh` is null where every rank has whole layers of the whole model.
@@ -171,6 +179,9 @@ struct StepParts {
   std::vector<
       std::function<std::unique_ptr<UpdateHook>(const Rank& rank, const Model& model, Mesh* mesh)>>
       update_hooks = {};
+  // Another model than a GPT, of its parts, split and with experts already: BERT, a decoder behind
+  // an encoder. `mesh` as in `optimizer`. Also made for one rank, which has the whole.
+  std::function<GptParts(GptParts parts, Mesh* mesh)> architecture = {};
   // What layers compute: these parts, split and with experts already, with others around them that
   // have the same parameters. The first is the innermost.
   std::vector<std::function<GptParts(GptParts parts)>> layers = {};

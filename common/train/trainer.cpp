@@ -44,7 +44,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       mesh_(make_mesh(rank, config_, parts_)),
       data_{mesh_ ? mesh_->gradients() : rank.world, rank.device, rank.clock, rank.trace},
       kept_(std::make_unique<KeptBytes>(config.recompute.keep_bytes)),
-      stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_, whole_parts()) : nullptr),
+      stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_, parts_of_stages()) : nullptr),
       model_(make_model()),
       schedule_{.peak = config.learning_rate,
                 .floor = config.min_learning_rate,
@@ -104,7 +104,15 @@ std::vector<const ParameterStore*> Trainer::stores() const {
 }
 
 GptParts Trainer::whole_parts() const {
-  return parts_.with_experts(config_.model, gpt2_parts(), nullptr);
+  GptParts parts = parts_.with_experts(config_.model, gpt2_parts(), nullptr);
+  return parts_.architecture ? parts_.architecture(std::move(parts), nullptr) : parts;
+}
+
+// Stages are cut as those of a GPT of as many blocks, also of another architecture.
+GptParts Trainer::parts_of_stages() const {
+  GptParts parts = parts_.with_experts(config_.model, gpt2_parts(), nullptr);
+  parts.stage_input = whole_parts().stage_input;
+  return parts;
 }
 
 Model Trainer::make_model() const {
@@ -116,6 +124,7 @@ Model Trainer::make_model() const {
     };
   if (parts_.split) parts = parts_.split(std::move(parts), mesh_->tp());
   parts = parts_.with_experts(config_.model, std::move(parts), mesh_.get());
+  if (parts_.architecture) parts = parts_.architecture(std::move(parts), mesh_.get());
   for (const auto& wrap : parts_.layers) parts = wrap(std::move(parts));
   return make_gpt(rank_, config_.model,
                   config_.recompute.parts(std::move(parts), parts_.recomputed),
@@ -138,7 +147,7 @@ void Trainer::resume(std::int64_t steps, std::int64_t samples,
   samples_ = samples;
 }
 
-StepReport Trainer::step(const BatchSampler& data) {
+StepReport Trainer::step(const SampleSource& data) {
   updates_on_the_way_ = 0;
   const std::int64_t skipped = scale_ ? scale_->skipped() : 0;
   report_ = {.loss = 0, .learning_rate = schedule_.at(steps_ - skipped), .gradient_norm = 0};
@@ -172,17 +181,21 @@ void Trainer::finish_step() {
   }
 }
 
-double Trainer::run_micro_batches(const BatchSampler& data) {
+double Trainer::run_micro_batches(const SampleSource& data) {
   const auto read = [&](std::int64_t m) { return micro_batch(data, m); };
-  const double loss_factor = report_.scale * updates_per_step() / tokens_per_step();
-  extra_ = {.factor = loss_factor};
+  terms_ = data.terms(samples_, config_.batch);
+  if (!(terms_ > 0))
+    fail(fmt::format("step {}: none of its {} samples has a target, expected one or more",
+                     steps_ + 1, config_.batch));
+  const double factor = report_.scale * updates_per_step(), loss_factor = factor / terms_;
+  extra_ = {.factor = factor / tokens_per_step()};
   const auto run = [&] {
     if (!stages_)
       return parts_.loop(rank_, model_, config_.micro_batches, read, loss_factor, hooks_);
     return stages_->run(model_, config_.micro_batches, read, loss_factor, hooks_,
                         [this] { update_on_the_way(); });
   };
-  return run() / tokens_per_step();
+  return run() / terms_;
 }
 
 // One update comes behind all micro-batches, and may wait for the norm of all stages. Of several
@@ -284,7 +297,7 @@ void Trainer::gather_weights() {
   for (const Synced& its : synced_) its.reducer->updated();
 }
 
-MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) {
+MicroBatch Trainer::micro_batch(const SampleSource& data, std::int64_t m) {
   const auto span = rank_.trace.span("data");
   const Range mine = share_of(config_.batch, data_ranks().rank(), data_ranks().size());
   const Range part = share_of(mine, m, config_.micro_batches);
@@ -296,10 +309,11 @@ MicroBatch Trainer::micro_batch(const BatchSampler& data, std::int64_t m) {
   pass.first_sample = part.begin;
   pass.kept = kept_.get();
   pass.extra = &extra_;
+  pass.terms = terms_;
   Batch whole = reader_ ? reader_->read(data, first, part.count())
                         : data.batch(rank_.device, first, part.count());
   if (parts_.batch) whole = parts_.batch(std::move(whole));
-  return {own_tokens(std::move(whole)), pass};
+  return micro_batch_of(own_tokens(std::move(whole)), pass);
 }
 
 TokenPart Trainer::token_part(std::int64_t tokens) const {
@@ -311,39 +325,26 @@ Pass Trainer::of_own_tokens(std::int64_t tokens) const {
   return {.tokens = token_part(tokens).runs, .sequence = tokens};
 }
 
-// Of whole sequences this rank's part, run by run.
 Batch Trainer::own_tokens(Batch whole) const {
   if (config_.cp == 1) return whole;
-  const std::int64_t B = whole.tokens.shape()[0], T = whole.tokens.shape()[1];
-  const TokenPart part = token_part(T);
-  const auto cut = [&](const Tensor& x) {
-    Tensor own({B, part.count}, x.dtype(), x.device());
-    const std::int64_t of_first = std::min(part.count, part.runs.split);
-    for (std::int64_t b = 0; b < B; ++b)
-      for (const Range run : {Range{0, of_first}, Range{of_first, part.count}})
-        if (run.count() > 0)
-          x.device().copy(own.view().flat(b * part.count + run.begin, run.count()),
-                          x.view().flat(b * T + part.runs.position(run.begin), run.count()));
-    return own;
-  };
-  return {cut(whole.tokens), cut(whole.targets)};
+  const TokenPart part = token_part(whole.tokens.shape()[1]);
+  return batch_of_part(std::move(whole), part);
 }
 
 double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
   std::vector<Batch> all;
-  for (const Batch& batch : windows)
-    all.push_back(own_tokens({batch.tokens.share(), batch.targets.share()}));
+  for (const Batch& batch : windows) all.push_back(own_tokens(batch.share()));
   const Tensor token = Tensor::zeros(
       {1, config_.cp > 1 ? token_part(config_.model.context).count : model_.token_parts},
       DType::I32, rank_.device);
   for (std::int64_t i = missing_passes(windows.size()); i > 0; --i)
-    all.push_back({token.share(), token.share()});
+    all.push_back(windows.empty() ? Batch{token.share(), token.share()} : all.front().share());
   const std::vector<double> losses = losses_of(all);
-  double sums[] = {0, 0};  // losses, tokens
+  double sums[] = {0, 0};  // losses, terms
   for (std::size_t i = 0; i < windows.size() && model_.loss && counts_losses(); ++i) {
     sums[0] += losses[i];
-    sums[1] += static_cast<double>(all[i].tokens.count());
+    if (!mesh_ || mesh_->place().cp == 0) sums[1] += windows[i].term_count();
   }
   sum_of_all(rank_.world, sums);  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
@@ -355,8 +356,10 @@ std::vector<double> Trainer::losses_of(std::span<const Batch> windows) const {
   pass.training = false;
   if (stages_) return stages_->evaluate(model_, windows, hooks_, pass);
   std::vector<double> losses;
-  for (const Batch& batch : windows)
-    losses.push_back(aisc::evaluate(model_, batch.tokens, batch.targets, hooks_, pass));
+  for (const Batch& batch : windows) {
+    const MicroBatch micro = micro_batch_of(batch.share(), pass);
+    losses.push_back(aisc::evaluate(model_, batch.tokens, batch.targets, hooks_, micro.pass));
+  }
   return losses;
 }
 

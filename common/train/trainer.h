@@ -22,7 +22,7 @@
 namespace aisc {
 
 struct StepReport {
-  double loss;  // nats per token, mean over the global batch
+  double loss;  // nats per term (token), mean over the global batch
   double learning_rate;
   double gradient_norm;  // before clipping
   // What layers added to the loss (a router's balance), likewise a mean over the tokens of the
@@ -56,10 +56,10 @@ class Trainer : private StepEnd {
   // passed, and the learning rate of the next step is its own. Stages that update on their way do
   // so several times, each time with the mean over their part of the batch, and find what is not
   // finite afterwards; the norm is the last update's.
-  StepReport step(const BatchSampler& data);
+  StepReport step(const SampleSource& data);
 
   // Mean loss of all ranks' windows, without dropout, a batch at a time. Collective; a rank may
-  // have none.
+  // have none, but beside StepParts::architecture.
   double evaluate(std::span<const Batch> windows) const;
 
   std::int64_t steps_taken() const { return steps_; }
@@ -102,6 +102,7 @@ class Trainer : private StepEnd {
     std::unique_ptr<ParameterStore> store;
     std::unique_ptr<Reducer> reducer;
   };
+  GptParts parts_of_stages() const;
   Model make_model() const;
   double tokens_per_step() const {
     return static_cast<double>(config_.batch * config_.model.context);
@@ -111,11 +112,11 @@ class Trainer : private StepEnd {
   Synced make_synced(Sync sync) const;
   // Tensor ranks compute the same losses: one of them counts them.
   bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }
-  MicroBatch micro_batch(const BatchSampler& data, std::int64_t m);
+  MicroBatch micro_batch(const SampleSource& data, std::int64_t m);
   TokenPart token_part(std::int64_t tokens) const;  // of a sequence of so many, this rank's
   Pass of_own_tokens(std::int64_t tokens) const;
   Batch own_tokens(Batch whole) const;
-  double run_micro_batches(const BatchSampler& data);
+  double run_micro_batches(const SampleSource& data);
   void update_on_the_way();
   void begin_gradients();
   void finish_step();
@@ -154,6 +155,7 @@ class Trainer : private StepEnd {
   CpuDevice host_;
   StepReport report_{};
   ExtraLoss extra_;
+  double terms_ = 0;                // SampleSource::terms of the global batch
   std::array<double, 6> losses_{};  // report_.loss and of ExtraLoss, this rank's, then
   Work loss_sum_;                   // of all ranks
   int updates_on_the_way_ = 0;

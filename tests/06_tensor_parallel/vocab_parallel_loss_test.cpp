@@ -114,7 +114,7 @@ TEST(VocabParallelCrossEntropy, FourWordsOnTwoRanksByHand) {
     const double loss = split.forward(
         from_doubles(first ? Numbers{std::log(1), std::log(2)} : Numbers{std::log(4), std::log(3)},
                      {1, 2}, DType::F64, rank.device),
-        ids_tensor({1}, rank.device), saved);
+        ids_tensor({1}, rank.device), saved, {});
     const std::string where = fmt::format("2 ranks, rank {}: ", tp.rank());
     EXPECT_TRUE(numbers_are(
         where + "loss", view_of(loss, rank.device), {std::log(10) - std::log(2)},
@@ -138,7 +138,7 @@ TEST(VocabParallelCrossEntropy, AnIgnoredTargetHasNoLossAndNoGradient) {
     const VocabParallelCrossEntropy split(rank, tp, {.begin = 2 * tp.rank(), .all = 4}, 4);
     Saved saved;
     const double loss = split.forward(from_doubles({0, 0, 7, 8}, {2, 2}, DType::F64, rank.device),
-                                      ids_tensor({3, -1}, rank.device), saved);
+                                      ids_tensor({3, -1}, rank.device), saved, {});
     const std::string where = fmt::format("2 ranks, rank {}: ", tp.rank());
     EXPECT_TRUE(numbers_are(where + "loss of words that are equally likely, and of nothing",
                             view_of(loss, rank.device), {std::log(4)}));
@@ -190,9 +190,9 @@ void expect_serial(int t, const LossCase& c) {
     Tensor mine = from_doubles(own_of(whole), {1, c.tokens, end - begin}, c.dtype, rank.device);
     Saved of_serial, of_split;
     const CrossEntropy serial(rank, c.words);
-    const double expected = serial.forward(std::move(whole), targets, of_serial);
+    const double expected = serial.forward(std::move(whole), targets, of_serial, {});
     const VocabParallelCrossEntropy split(rank, tp, {.begin = begin, .all = c.rows}, c.words);
-    const double loss = split.forward(std::move(mine), targets, of_split);
+    const double loss = split.forward(std::move(mine), targets, of_split, {});
 
     const double tolerance = c.dtype == DType::F64 ? 1e-12 : 1e-5;
     const std::string where =
@@ -233,7 +233,8 @@ TEST(VocabParallelCrossEntropy, SendsTwoNumbersATokenAndOneForTheSum) {
       const VocabParallelCrossEntropy split(rank, tp, {.begin = 4 * tp.rank(), .all = 16}, 13);
       Saved saved;
       split.forward(random_tensor({2, 5, 4}, DType::F64, rank.device, "logits"),
-                    ids_tensor(random_ids(10, 4, "targets"), rank.device).reshaped({2, 5}), saved);
+                    ids_tensor(random_ids(10, 4, "targets"), rank.device).reshaped({2, 5}), saved,
+                    {});
       // A maximum and a sum for each of 10 tokens, and the sum of the losses: not V logits a token.
       split::expect_all_reduces(tp, 3, (2 * 10 + 1) * 8);
       split.backward(saved, 1);
@@ -250,7 +251,7 @@ TEST(VocabParallelLossGiven, SaysWhichTargetIsNoWord) {
     Saved saved;
     Tensor logits = random_tensor({2, 2}, DType::F64, rank.device, "logits");
     const Tensor targets = ids_tensor({3, 4}, rank.device);
-    EXPECT_EQ(message_of([&] { split.forward(std::move(logits), targets, saved); }),
+    EXPECT_EQ(message_of([&] { split.forward(std::move(logits), targets, saved, {}); }),
               "cross_entropy: target[1] is 4, expected -1 <= target < 4");
   });
 }

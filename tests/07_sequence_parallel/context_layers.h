@@ -27,6 +27,7 @@ struct CoreCase {
   double scale = 1;  // of queries, keys and values
   DType dtype = DType::F64;
   std::vector<std::int32_t> lengths = {};  // of the samples; empty: T
+  Sees sees = Sees::Earlier;
 
   CoreCase on_one_rank() const {
     CoreCase one = *this;
@@ -136,13 +137,20 @@ inline void expect_same_core(const CoreCase& c, const MakeCore& make_one, const 
   expect_same(found.dqkv, one.dqkv, "gradient");
 }
 
-inline void expect_causal_core(const CoreCase& c, const MakeCore& make, double tolerance = 1e-12) {
+inline void expect_attention_core(const CoreCase& c, const MakeCore& make,
+                                  double tolerance = 1e-12) {
   expect_same_core(
-      c,
-      [&](const Rank& rank, Communicator&) {
-        return std::make_unique<CausalCore>(rank, "core", c.H);
-      },
+      c, [&](const Rank& rank, Communicator&) { return attention_core(rank, "core", c.H, c.sees); },
       make, tolerance);
+}
+
+// The same cases where all tokens see all, some samples are padded, and one has no token at all.
+inline CoreCase of_encoder(CoreCase c) {
+  c.sees = Sees::All;
+  for (std::int64_t b = 0; b < c.B; ++b)
+    c.lengths.push_back(static_cast<std::int32_t>(c.T - b * (c.T / 2)));
+  if (c.B > 2) c.lengths.back() = 0;
+  return c;
 }
 
 }  // namespace aisc::context

@@ -12,7 +12,7 @@ using context::CoreCase;
 
 context::MakeCore ring(const CoreCase& c) {
   return [c](const Rank& rank, Communicator& cp) {
-    return std::make_unique<RingAttention>(rank, cp, "core", c.H, c.form);
+    return std::make_unique<RingAttention>(rank, cp, "core", c.H, c.form, c.sees);
   };
 }
 
@@ -26,7 +26,15 @@ const CoreCase kRings[] = {
     {ContextForm::Zigzag, 4, 1, 131, 1, 8}};
 
 TEST(RingAttention, IsTheAttentionOfOneRank) {
-  for (const CoreCase& c : kRings) context::expect_causal_core(c, ring(c));
+  for (const CoreCase& c : kRings) context::expect_attention_core(c, ring(c));
+}
+
+// All to all, up to the padding.
+TEST(RingAttention, OfAnEncoderIsTheAttentionOfOneRank) {
+  for (const CoreCase& c : kRings) {
+    const CoreCase encoder = context::of_encoder(c);
+    context::expect_attention_core(encoder, ring(encoder));
+  }
 }
 
 // Where sums are longer than what is added up.
@@ -34,7 +42,7 @@ TEST(RingAttention, RoundsAsOneRankDoes) {
   for (const auto& [dtype, tolerance] :
        {std::pair{DType::F32, 1e-5}, {DType::BF16, 2e-2}, {DType::F16, 2e-3}}) {
     const CoreCase c{ContextForm::Zigzag, 3, 2, 13, 2, 4, 1, dtype};
-    context::expect_causal_core(c, ring(c), tolerance);
+    context::expect_attention_core(c, ring(c), tolerance);
   }
 }
 
@@ -42,7 +50,7 @@ TEST(RingAttention, RoundsAsOneRankDoes) {
 TEST(RingAttention, SurvivesLargeScores) {
   for (const ContextForm form : {ContextForm::Ring, ContextForm::Zigzag}) {
     const CoreCase c{form, 3, 1, 40, 2, 8, 12};
-    context::expect_causal_core(c, ring(c));
+    context::expect_attention_core(c, ring(c));
   }
 }
 

@@ -27,7 +27,8 @@ context::MakeCore self_ring(const CoreCase& c, double rate) {
           : Layer(of, "core"),
             alone(of.world.split(of.world.rank(), 0, "tp")),
             inner(of, with, "core", its.H,
-                  std::make_unique<QueryDropout>(of, *alone, "masks", drop, kRsaSeed, its.H)) {}
+                  std::make_unique<QueryDropout>(of, *alone, "masks", drop, kRsaSeed, its.H),
+                  its.sees) {}
       Tensor forward(Tensor x, Saved& saved, const Pass& pass) const override {
         return inner.forward(std::move(x), saved, pass);
       }
@@ -43,7 +44,8 @@ context::MakeCore self_ring(const CoreCase& c, double rate) {
 context::MakeCore stored_on_one(const CoreCase& c, double rate) {
   return [c, rate](const Rank& rank, Communicator&) {
     return std::make_unique<StoredAttention>(
-        rank, "core", c.H, std::make_unique<Dropout>(rank, "masks", rate, kRsaSeed, Masks::Stored));
+        rank, "core", c.H, std::make_unique<Dropout>(rank, "masks", rate, kRsaSeed, Masks::Stored),
+        c.sees);
   };
 }
 
@@ -62,7 +64,16 @@ TEST(RingSelfAttention, IsTheStoredAttentionOfOneRank) {
 
 // Without dropout it is attention as everywhere.
 TEST(RingSelfAttention, IsTheAttentionOfOneRank) {
-  for (const CoreCase& c : kSelfRings) context::expect_causal_core(c, self_ring(c, 0));
+  for (const CoreCase& c : kSelfRings) context::expect_attention_core(c, self_ring(c, 0));
+}
+
+// All to all, up to the padding.
+TEST(RingSelfAttention, OfAnEncoderIsTheAttentionOfOneRank) {
+  for (const CoreCase& c : kSelfRings) {
+    const CoreCase encoder = context::of_encoder(c);
+    context::expect_attention_core(encoder, self_ring(encoder, 0));
+    context::expect_same_core(encoder, stored_on_one(encoder, 0.3), self_ring(encoder, 0.3));
+  }
 }
 
 // Samples that end before their sequence does, in the part of any rank; one that has no key at all.

@@ -11,17 +11,26 @@ using context::CoreCase;
 
 context::MakeCore ulysses(const CoreCase& c) {
   return [c](const Rank& rank, Communicator& cp) {
-    return std::make_unique<Ulysses>(rank, cp, "core", c.H);
+    return std::make_unique<Ulysses>(rank, cp, "core", c.H, c.sees);
   };
 }
 
+const CoreCase kUlysses[] = {{ContextForm::Ulysses, 1, 2, 5, 2, 4},
+                             {ContextForm::Ulysses, 2, 1, 8, 2, 4},
+                             {ContextForm::Ulysses, 2, 3, 7, 4, 5},
+                             {ContextForm::Ulysses, 3, 2, 10, 3, 3},
+                             {ContextForm::Ulysses, 4, 2, 130, 4, 8}};
+
 TEST(Ulysses, IsTheAttentionOfOneRank) {
-  for (const CoreCase& c : {CoreCase{ContextForm::Ulysses, 1, 2, 5, 2, 4},
-                            CoreCase{ContextForm::Ulysses, 2, 1, 8, 2, 4},
-                            CoreCase{ContextForm::Ulysses, 2, 3, 7, 4, 5},
-                            CoreCase{ContextForm::Ulysses, 3, 2, 10, 3, 3},
-                            CoreCase{ContextForm::Ulysses, 4, 2, 130, 4, 8}})
-    context::expect_causal_core(c, ulysses(c));
+  for (const CoreCase& c : kUlysses) context::expect_attention_core(c, ulysses(c));
+}
+
+// All to all, up to the padding.
+TEST(Ulysses, OfAnEncoderIsTheAttentionOfOneRank) {
+  for (const CoreCase& c : kUlysses) {
+    const CoreCase encoder = context::of_encoder(c);
+    context::expect_attention_core(encoder, ulysses(encoder));
+  }
 }
 
 // A rank keeps a quarter of what it has: of qkv 3 * 3 * 8 numbers, of the output 3 * 8.

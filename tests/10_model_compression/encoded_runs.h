@@ -108,7 +108,7 @@ inline EncodedBytes bytes_between(const GptConfig& config, std::int64_t samples,
     const std::int64_t ids = static_cast<std::int64_t>(saved[1].bytes());  // of positions
     const std::int64_t logits = static_cast<std::int64_t>(x.bytes());
     bytes.kept = live() - before - ids - logits;
-    const double loss = model.loss->forward(std::move(x), tokens, saved.back());
+    const double loss = model.loss->forward(std::move(x), tokens, saved.back(), {});
     EXPECT_GE(loss, 0);
     backward_layers(model, model.loss->backward(saved.back(), 1), {saved.data(), saved.size() - 1},
                     {}, hooks);

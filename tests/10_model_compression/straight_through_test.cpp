@@ -41,7 +41,8 @@ class SeenInside final : public LayerHook {
 // The sum of (x - target)^2 / 2 over all outputs, in F64.
 class HalfSquares final : public Loss {
  public:
-  double forward(Tensor x, const Tensor& targets, Saved& saved) const override {
+  double forward(Tensor x, const Tensor& targets, Saved& saved,
+                 const Pass& /*pass*/) const override {
     double sum = 0;
     for (std::int64_t i = 0; i < x.count(); ++i) {
       double& off = x.data<double>()[i];

@@ -102,15 +102,15 @@ TEST(Teacher, IsNotAskedInEvaluation) {
   OneLoss one;
   const CrossEntropy plain(one.world.rank, 13);
   Saved nothing = Saved::nothing();
-  const double expected = plain.forward(one.logits.clone(), one.targets, nothing);
+  const double expected = plain.forward(one.logits.clone(), one.targets, nothing, {});
   std::int64_t products = 0;
   one.world.device.listen([&](const OpCost& cost) { products += cost.product ? 1 : 0; });
-  EXPECT_EQ(one.loss.forward(one.logits.clone(), one.targets, nothing), expected);
-  EXPECT_EQ(one.loss.forward(one.logits.clone(), one.both, nothing), expected)
+  EXPECT_EQ(one.loss.forward(one.logits.clone(), one.targets, nothing, {}), expected);
+  EXPECT_EQ(one.loss.forward(one.logits.clone(), one.both, nothing, {}), expected)
       << "a forward that is to be repeated";
   EXPECT_EQ(products, 0) << "the teacher is asked where nothing is kept";
   Saved saved;
-  EXPECT_EQ(one.loss.forward(one.logits.clone(), one.both, saved), expected)
+  EXPECT_EQ(one.loss.forward(one.logits.clone(), one.both, saved, {}), expected)
       << "what is reported is the cross-entropy, in training, too";
   EXPECT_GT(products, 0);
   one.world.device.listen(nullptr);
@@ -119,7 +119,7 @@ TEST(Teacher, IsNotAskedInEvaluation) {
 TEST(Teacher, ErrorsSayWhatDoesNotFit) {
   OneLoss one;
   Saved saved;
-  EXPECT_TRUE(error_says([&] { one.loss.forward(one.logits.clone(), one.targets, saved); },
+  EXPECT_TRUE(error_says([&] { one.loss.forward(one.logits.clone(), one.targets, saved, {}); },
                          {"distill", "targets alone", "with_tokens()"}));
   const auto make = [&](std::int64_t vocabulary, const GptConfig& student) {
     DistillLoss(one.world.rank, student, some_teacher(one.world.rank, teacher_config(vocabulary)),
@@ -173,7 +173,7 @@ TEST(Distilled, LossHasTheGradientOfBothParts) {
   const DistillOptions options{.temperature = 3, .hard = 0.3};
   OneLoss one(options);
   Saved saved;
-  one.loss.forward(one.logits.clone(), one.both, saved);
+  one.loss.forward(one.logits.clone(), one.both, saved, {});
   const Tensor gradient = one.loss.backward(saved, 0.25);
   EXPECT_EQ(saved.size(), 0u);
   const Tensor wanted = one.loss.teacher().logits(one.tokens);

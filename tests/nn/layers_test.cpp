@@ -164,11 +164,28 @@ TEST_P(LayersOnDevices, CrossEntropyGradientMatchesCentralDifferences) {
   const Tensor targets = ids_tensor({4, 0, -1, 2, 2, 1}, world.device).reshaped({2, 3});
   const auto loss = [&] {
     Saved nothing = Saved::nothing();
-    return 0.25 * layer.forward(logits.clone(), targets, nothing);
+    return 0.25 * layer.forward(logits.clone(), targets, nothing, {});
   };
   Saved saved;
-  layer.forward(logits.clone(), targets, saved);
+  layer.forward(logits.clone(), targets, saved, {});
   EXPECT_TRUE(check_gradient(loss, logits, layer.backward(saved, 0.25)));
+}
+
+// Smoothed labels are training's: what is reported outside it compares with any other model.
+TEST_P(LayersOnDevices, CrossEntropyGradientIsOfSmoothedLabelsInTrainingAlone) {
+  TestWorld world(GetParam());
+  const CrossEntropy plain(world.rank, 5), smoothed(world.rank, 5, 0.1);
+  const Tensor logits = random_tensor({2, 3, 8}, DType::F64, world.device, "logits");
+  const Tensor targets = ids_tensor({4, 0, -1, 2, 2, 1}, world.device).reshaped({2, 3});
+  const auto loss_of = [&](const CrossEntropy& layer, const Pass& pass) {
+    Saved nothing = Saved::nothing();
+    return layer.forward(logits.clone(), targets, nothing, pass);
+  };
+  const auto loss = [&] { return 0.25 * loss_of(smoothed, {}); };
+  Saved saved;
+  EXPECT_NE(smoothed.forward(logits.clone(), targets, saved, {}), loss_of(plain, {}));
+  EXPECT_TRUE(check_gradient(loss, logits, smoothed.backward(saved, 0.25)));
+  EXPECT_EQ(loss_of(smoothed, {.training = false}), loss_of(plain, {.training = false}));
 }
 
 TEST_P(LayersOnDevices, DropoutDrawsTheSameMaskForAnySplitOfTheBatchAndTheSequence) {

@@ -71,7 +71,7 @@ class Again final : public Layer {
 // Half the sum of the squares: its gradient is what it is given.
 class HalfSquares final : public Loss {
  public:
-  double forward(Tensor x, const Tensor&, Saved& saved) const override {
+  double forward(Tensor x, const Tensor&, Saved& saved, const Pass& /*pass*/) const override {
     const double sum = dot(x, x) / 2;
     saved.push(std::move(x));
     return sum;
@@ -239,7 +239,7 @@ TEST(Gpt, InStagesIsTheWholeModel) {
   std::vector<Saved> saved_a(first.layers.size()), saved_b(last.layers.size()), of_loss(1);
   Tensor x = forward_layers(first, tokens.share(), saved_a, {});
   x = forward_layers(last, std::move(x), saved_b, {});
-  EXPECT_EQ(last.loss->forward(std::move(x), tokens, of_loss[0]), loss);
+  EXPECT_EQ(last.loss->forward(std::move(x), tokens, of_loss[0], {}), loss);
   Tensor dx = backward_layers(last, last.loss->backward(of_loss[0], 0.5), saved_b, {});
   backward_layers(first, std::move(dx), saved_a, {});
   for (const ParameterStore* store : {&a, &b})
@@ -292,7 +292,7 @@ TEST(GptStages, OfOneRankAreRangesOfItsLayers) {
   Tensor x = forward_layers(a, a.stages[0], tokens.share(), saved_0, {}, hooks);
   x = forward_layers(b, std::move(x), saved_1, {});
   x = forward_layers(a, a.stages[1], std::move(x), saved_2, {}, hooks);
-  EXPECT_EQ(a.loss->forward(std::move(x), tokens, of_loss[0]), loss);
+  EXPECT_EQ(a.loss->forward(std::move(x), tokens, of_loss[0], {}), loss);
   Tensor dx =
       backward_layers(a, a.stages[1], a.loss->backward(of_loss[0], 0.5), saved_2, {}, hooks);
   dx = backward_layers(b, std::move(dx), saved_1, {});

@@ -39,7 +39,7 @@ Step step(const GptConfig& config, const GptParts& parts, bool defer = false) {
   Tensor x = forward_layers(gpt.model, tokens.share(), saved, pass);
   Step result{};
   result.bytes = bytes_of({saved.data(), saved.size() - 1});
-  result.loss = gpt.model.loss->forward(std::move(x), tokens, saved.back());
+  result.loss = gpt.model.loss->forward(std::move(x), tokens, saved.back(), {});
   backward_layers(gpt.model, gpt.model.loss->backward(saved.back(), 0.25), saved, pass);
   deferred.run_all();
   result.gradients = to_doubles(gpt.store.grads());
@@ -185,7 +185,7 @@ TEST(PassBrings, ASideInputWhoseGradientIsSummed) {
   const auto layer = in_sequence(world.rank, "both", std::make_unique<AddSide>(world.rank),
                                  std::make_unique<AddSide>(world.rank));
   const Tensor x = random_tensor({1, 2, 3}, DType::F64, world.device, "x");
-  SideInput side{random_tensor({1, 2, 3}, DType::F64, world.device, "side"), {}};
+  SideInput side{.value = random_tensor({1, 2, 3}, DType::F64, world.device, "side")};
   const Tensor weights = random_tensor({1, 2, 3}, DType::F64, world.device, "weights");
   const auto loss = [&] {
     Saved nothing = Saved::nothing();

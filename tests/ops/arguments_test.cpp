@@ -313,6 +313,24 @@ TEST_P(Arguments, OfCrossEntropyAreTargetsAmongTheClasses) {
                          {"cross_entropy", "losses is (2) F64", "expected (2) F32"}));
 }
 
+TEST_P(Arguments, OfSmoothedLabelsAreAShareOfAllClasses) {
+  const Tensor losses = f32(2), lse = f32(2), logits = f32(2, 6), targets = ids(0, 1);
+  for (const double wrong : {-0.1, 1.0, 2.0}) {
+    const std::string found = wrong < 0 ? "smoothing is -0.1" : wrong < 2 ? "is 1," : "is 2,";
+    EXPECT_TRUE(error_says([&] { ops::cross_entropy(losses, lse, logits, targets, 6, {}, wrong); },
+                           {"cross_entropy", found, "expected 0 <= smoothing < 1"}));
+    EXPECT_TRUE(error_says(
+        [&] { ops::cross_entropy_backward(logits, logits, lse, targets, 6, 1, {}, wrong); },
+        {"cross_entropy_backward", found, "expected 0 <= smoothing < 1"}));
+  }
+  const ops::TablePart part{.begin = 0, .all = 12};
+  EXPECT_TRUE(error_says([&] { ops::cross_entropy(losses, lse, logits, targets, 6, part, 0.1); },
+                         {"cross_entropy: smoothing is 0.1, expected 0 with a part"}));
+  EXPECT_TRUE(error_says(
+      [&] { ops::cross_entropy_backward(logits, logits, lse, targets, 6, 1, part, 0.1); },
+      {"cross_entropy_backward: smoothing is 0.1, expected 0 with a part"}));
+}
+
 TEST_P(Arguments, OfOptimizersHaveStateForEveryWeight) {
   const ops::AdamWStep adamw{.learning_rate = 0.1};
   const Tensor w = f32(3), m = f32(3), v = f32(3);

@@ -58,6 +58,10 @@ TEST_F(CostsTest, OfRowsAndElements) {
   const Tensor mean = tensor({3}), rstd = tensor({3});
   expect(cost_of([&] { ops::add(y, y, x); }), "add", 15, 4 * 45);
   expect(cost_of([&] { ops::gelu(y, x); }), "gelu", 9 * 15, 4 * 30);
+  expect(cost_of([&] { ops::gelu(y, x, ops::Gelu::Erf); }), "gelu", 5 * 15, 4 * 30);
+  expect(cost_of([&] { ops::gelu_backward(y, y, x); }), "gelu_backward", 17 * 15, 4 * 45);
+  expect(cost_of([&] { ops::gelu_backward(y, y, x, ops::Gelu::Erf); }), "gelu_backward", 11 * 15,
+         4 * 45);
   expect(cost_of([&] { ops::layer_norm(y, mean, rstd, x, w, b, 1e-5); }), "layer_norm", 8 * 15,
          4 * (30 + 10 + 6));
   const Tensor mask = tensor({15}, DType::U8), scores = tensor({1, 1, 3, 5});
@@ -94,6 +98,17 @@ TEST_F(CostsTest, OfTablesAndOptimizers) {
   expect(cost_of([&] { ops::embedding(out, table, ids); }), "embedding", 0, 4 * (2 * 12 + 3));
   expect(cost_of([&] { ops::embedding_backward(table, out, ids, ops::Into::Accumulate); }),
          "embedding_backward", 12, 4 * (12 + 3 + 2 * 12));
+  const Tensor losses = tensor({3}), lse = tensor({3});
+  const auto forward = [&](double smoothing) {
+    return [&, smoothing] { ops::cross_entropy(losses, lse, out, ids, 4, {}, smoothing); };
+  };
+  const auto backward = [&](double smoothing) {
+    return [&, smoothing] { ops::cross_entropy_backward(out, out, lse, ids, 4, 1, {}, smoothing); };
+  };
+  expect(cost_of(forward(0)), "cross_entropy", 4 * 12, 4 * (12 + 9));
+  expect(cost_of(forward(0.1)), "cross_entropy", 5 * 12, 4 * (12 + 9));
+  expect(cost_of(backward(0)), "cross_entropy_backward", 3 * 12, 4 * (24 + 6));
+  expect(cost_of(backward(0.1)), "cross_entropy_backward", 4 * 12, 4 * (24 + 6));
   const Tensor w = tensor({8}), m = tensor({8}), v = tensor({8}), g = tensor({8});
   expect(cost_of([&] { ops::adamw(w, {}, m, v, g, {.learning_rate = 1}); }), "adamw", 17 * 8,
          4 * 8 * 7);

@@ -9,6 +9,14 @@
 namespace aisc {
 namespace {
 
+// One form each of an operation that has two.
+void tanh_gelu(View y, ConstView x) { ops::gelu(y, x); }
+void tanh_gelu_backward(View dx, ConstView dy, ConstView x) { ops::gelu_backward(dx, dy, x); }
+void erf_gelu(View y, ConstView x) { ops::gelu(y, x, ops::Gelu::Erf); }
+void erf_gelu_backward(View dx, ConstView dy, ConstView x) {
+  ops::gelu_backward(dx, dy, x, ops::Gelu::Erf);
+}
+
 constexpr Index kCounts[] = {0, 1, 7, 16, 17, 63, 64, 65, 257, 1000, 5000};
 
 class Elementwise : public PerDType {
@@ -81,10 +89,16 @@ TEST_P(Elementwise, ReluPassesNothingAtZero) {
   EXPECT_EQ(to_doubles(dx), (std::vector<double>{0, 0, 0, 5}));
 }
 
-TEST_P(Elementwise, GeluMatchesReference) { expect_unary(ops::gelu, reference::gelu); }
+TEST_P(Elementwise, GeluMatchesReference) { expect_unary(tanh_gelu, reference::gelu); }
 
 TEST_P(Elementwise, GeluBackwardMatchesReference) {
-  expect_binary(ops::gelu_backward, reference::gelu_backward);
+  expect_binary(tanh_gelu_backward, reference::gelu_backward);
+}
+
+TEST_P(Elementwise, ErfGeluMatchesReference) { expect_unary(erf_gelu, reference::erf_gelu); }
+
+TEST_P(Elementwise, ErfGeluBackwardMatchesReference) {
+  expect_binary(erf_gelu_backward, reference::erf_gelu_backward);
 }
 
 // GPT-2's form at 1: 0.841192 (Gauss's error function would give 0.841345).
@@ -95,16 +109,53 @@ TEST_P(Elementwise, GeluIsTheTanhForm) {
   EXPECT_TRUE(all_close(y, {0, 0.8411919906, -0.1588080094}, tolerance));
 }
 
+// BERT's: of a normal distribution .841345 lies below 1, and its density there is .241971.
+TEST_P(Elementwise, ErfGeluIsItsInputTimesTheProbabilityBelowIt) {
+  const Tensor x = tensor({0, 1, -1}, {3}), y = unwritten({3}), dx = unwritten({3});
+  erf_gelu(y, x);
+  erf_gelu_backward(dx, tensor({1, 1, 2}, {3}), x);
+  const Tolerance tolerance{std::max(rounded_.relative, 1e-9)};  // of the numbers written here
+  EXPECT_TRUE(all_close(y, {0, 0.8413447461, -0.1586552539}, tolerance));
+  EXPECT_TRUE(all_close(dx, {0.5, 1.0833154706, -0.1666309411}, tolerance));
+}
+
+// Where Phi is small, the difference 1 - |erf| has few digits, or none.
+TEST_P(Elementwise, ErfGeluHasItsDigitsFarBelowZero) {
+  if (dtype_ == DType::F16) GTEST_SKIP() << "has no such small numbers";
+  const Tensor x = tensor({-4, -6, -8, -10, -12}, {5}), y = unwritten({5});
+  erf_gelu(y, x);
+  const std::vector<double> expected{-1.266849673324799e-4, -5.919525870226207e-9,
+                                     -4.976768459417455e-15, -7.619853024160593e-23,
+                                     -2.131778534493242e-32};
+  // The tail is an exponential of -x^2 / 2, off by as much as that is rounded by.
+  const double lost = 144 * (dtype_ == DType::F64 ? 0x1p-53 : 0x1p-24);
+  for (Index i = 0; i < 5; ++i)
+    EXPECT_TRUE(all_close(y.view().flat(i, 1), {expected[static_cast<std::size_t>(i)]},
+                          {rounded_.relative + lost}));
+}
+
 TEST_P(Elementwise, GeluIsItsInputOrZeroFarFromZero) {
   const Tensor x = tensor({-6e4, -1000, -50, -20, 20, 50, 1000, 6e4}, {8});
   const Tensor y = unwritten({8}), dx = unwritten({8});
-  ops::gelu(y, x);
-  ops::gelu_backward(dx, tensor(std::vector<double>(8, 1.0), {8}), x);
-  const std::vector<double> seen = to_doubles(x), values = to_doubles(y), slopes = to_doubles(dx);
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    EXPECT_NEAR(values[i], seen[i] < 0 ? 0 : seen[i], 1e-30) << "gelu(" << seen[i] << ")";
-    EXPECT_NEAR(slopes[i], seen[i] < 0 ? 0 : 1, 1e-12) << "slope at " << seen[i];
+  for (const ops::Gelu form : {ops::Gelu::Tanh, ops::Gelu::Erf}) {
+    ops::gelu(y, x, form);
+    ops::gelu_backward(dx, tensor(std::vector<double>(8, 1.0), {8}), x, form);
+    const std::vector<double> seen = to_doubles(x), values = to_doubles(y), slopes = to_doubles(dx);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      EXPECT_NEAR(values[i], seen[i] < 0 ? 0 : seen[i], 1e-30) << "gelu(" << seen[i] << ")";
+      EXPECT_NEAR(slopes[i], seen[i] < 0 ? 0 : 1, 1e-12) << "slope at " << seen[i];
+    }
   }
+}
+
+// The square of such a number is infinite.
+TEST_P(Elementwise, GeluOfTheLargestNumbersIsNoNaN) {
+  const double largest = dtype_ == DType::F64 ? 1e300 : dtype_ == DType::F16 ? 65504 : 1e38;
+  const Tensor x = tensor({-largest, largest}, {2}), y = unwritten({2}), dx = unwritten({2});
+  erf_gelu(y, x);
+  erf_gelu_backward(dx, tensor({1, 1}, {2}), x);
+  EXPECT_EQ(to_doubles(y), (std::vector<double>{0, to_doubles(x)[1]}));
+  EXPECT_EQ(to_doubles(dx), (std::vector<double>{0, 1}));
 }
 
 TEST_P(Elementwise, SigmoidMatchesItsFormula) {
@@ -154,6 +205,10 @@ TEST_P(Elementwise, NaNStaysNaN) {
   expect_nan_only_at_37("gelu_backward");
   ops::gelu_backward(y, x, ones);
   expect_nan_only_at_37("gelu_backward of dy");
+  erf_gelu(y, x);
+  expect_nan_only_at_37("erf_gelu");
+  erf_gelu_backward(y, ones, x);
+  expect_nan_only_at_37("erf_gelu_backward");
   ops::sigmoid(y, x);
   expect_nan_only_at_37("sigmoid");
   ops::sigmoid_backward(y, x, ones);

@@ -61,6 +61,9 @@ TEST_P(OpGradients, OfReluAndGelu) {
   ops::gelu_backward(dx, dy, x);
   const auto gelu_loss = loss_of(y, dy, [&] { ops::gelu(y, x); });
   EXPECT_TRUE(check_gradient(gelu_loss, x, dx));
+  ops::gelu_backward(dx, dy, x, ops::Gelu::Erf);
+  const auto erf_loss = loss_of(y, dy, [&] { ops::gelu(y, x, ops::Gelu::Erf); });
+  EXPECT_TRUE(check_gradient(erf_loss, x, dx));
   ops::relu_backward(dx, dy, x);
   const auto relu_loss = loss_of(y, dy, [&] { ops::relu(y, x); });
   EXPECT_TRUE(check_gradient(relu_loss, x, dx));
@@ -173,13 +176,15 @@ TEST_P(OpGradients, OfCrossEntropy) {
   const Tensor logits = random({4, 11}, "logits"), dlogits = unwritten({4, 11});
   const Tensor targets = ids_tensor({3, -1, 0, 8}, device_);
   const Tensor losses = unwritten({4}), log_sum_exp = unwritten({4});
-  const auto loss = [&] {
-    ops::cross_entropy(losses, log_sum_exp, logits, targets, 9);
-    return dot(losses, from_doubles({0.25, 0.25, 0.25, 0.25}, {4}, DType::F64, device_));
-  };
-  loss();
-  ops::cross_entropy_backward(dlogits, logits, log_sum_exp, targets, 9, 0.25);
-  EXPECT_TRUE(check_gradient(loss, logits, dlogits));
+  for (const double smoothing : {0.0, 0.1, 0.75}) {
+    const auto loss = [&] {
+      ops::cross_entropy(losses, log_sum_exp, logits, targets, 9, {}, smoothing);
+      return dot(losses, from_doubles({0.25, 0.25, 0.25, 0.25}, {4}, DType::F64, device_));
+    };
+    loss();
+    ops::cross_entropy_backward(dlogits, logits, log_sum_exp, targets, 9, 0.25, {}, smoothing);
+    EXPECT_TRUE(check_gradient(loss, logits, dlogits)) << "smoothing " << smoothing;
+  }
 }
 
 }  // namespace

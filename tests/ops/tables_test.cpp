@@ -116,13 +116,13 @@ class CrossEntropy : public PerDType {
   struct Result {
     Tensor losses, log_sum_exp;
   };
-  Result forward(ConstView logits, ConstView targets, Index classes) {
+  Result forward(ConstView logits, ConstView targets, Index classes, double smoothing = 0) {
     const Index N = logits.shape()[0];
     Result r{unwritten_sums({N}), unwritten_sums({N})};
-    ops::cross_entropy(r.losses, r.log_sum_exp, logits, targets, classes);
+    ops::cross_entropy(r.losses, r.log_sum_exp, logits, targets, classes, {}, smoothing);
     return r;
   }
-  void expect_reference(const Ids& ids, Index V, Index padding);
+  void expect_reference(const Ids& ids, Index V, Index padding, double smoothing = 0);
 };
 INSTANTIATE_TEST_SUITE_P(Ops, CrossEntropy, kFloatingTypes, dtype_name);
 
@@ -144,14 +144,15 @@ TEST_P(CrossEntropy, OfTwoClassesByHand) {
   EXPECT_TRUE(all_close(dlogits, {0.5 * (1 / (1 + odds) - 1), 0.5 * odds / (1 + odds)}, rounded_));
 }
 
-void CrossEntropy::expect_reference(const Ids& ids, Index V, Index padding) {
+void CrossEntropy::expect_reference(const Ids& ids, Index V, Index padding, double smoothing) {
   const auto N = static_cast<Index>(ids.size());
   SCOPED_TRACE(std::to_string(N) + " x " + std::to_string(V));
   const Tensor logits = random({N, V + padding}, "logits", 3);
   const Tensor dlogits = unwritten({N, V + padding});
   const Tensor targets = ids_tensor(ids, device_);
-  const Result r = forward(logits, targets, V);
-  const reference::CrossEntropy expected = reference::cross_entropy(to_array(logits), ids, V);
+  const Result r = forward(logits, targets, V, smoothing);
+  const reference::CrossEntropy expected =
+      reference::cross_entropy(to_array(logits), ids, V, smoothing);
   // With one class the loss is the difference of two equal numbers.
   const Tolerance tolerance = tolerance_of(sums_);
   if (V > 1)
@@ -160,12 +161,13 @@ void CrossEntropy::expect_reference(const Ids& ids, Index V, Index padding) {
     for (const double loss : to_doubles(r.losses)) EXPECT_NEAR(loss, 0, 1e-6);
   EXPECT_TRUE(all_close(r.log_sum_exp, expected.log_sum_exp.values, tolerance));
 
-  ops::cross_entropy_backward(dlogits, logits, r.log_sum_exp, targets, V, 0.125);
-  const Array gradients = reference::cross_entropy_backward(to_array(logits), ids, V, 0.125);
+  ops::cross_entropy_backward(dlogits, logits, r.log_sum_exp, targets, V, 0.125, {}, smoothing);
+  const Array gradients =
+      reference::cross_entropy_backward(to_array(logits), ids, V, 0.125, smoothing);
   if (V > 1) {
     EXPECT_TRUE(all_close(dlogits, gradients.values, rounded_));
   }
-  ops::cross_entropy_backward(logits, logits, r.log_sum_exp, targets, V, 0.125);
+  ops::cross_entropy_backward(logits, logits, r.log_sum_exp, targets, V, 0.125, {}, smoothing);
   EXPECT_TRUE(same_bits(logits, dlogits)) << "in place";
 }
 
@@ -182,6 +184,56 @@ TEST_P(CrossEntropy, MatchesReference) {
 // GPT-2's, padded and not.
 TEST_P(CrossEntropy, OfAVocabularyMatchesReference) {
   for (const Index padding : {47, 0}) expect_reference({50256, 0, 50255}, 50257, padding);
+}
+
+TEST_P(CrossEntropy, WithSmoothedLabelsMatchesReference) {
+  for (const Index V : {1, 2, 17, 64, 257, 3000})
+    for (const Index padding : {0, 9}) {
+      Ids ids = random_ids(5, V, "targets");
+      ids[3] = -1;
+      for (const double smoothing : {0.1, 0.9}) expect_reference(ids, V, padding, smoothing);
+    }
+}
+
+// Four classes, of which three have 0 and the last ln 5, and smoothing .2: what is smoothed is .05
+// each, so that the target, class 0, has .85 and not .8. The probabilities are 1/8 and 5/8.
+TEST_P(CrossEntropy, WithSmoothedLabelsByHand) {
+  const double ln5 = to_doubles(tensor({std::log(5)}, {1}))[0];  // as this type has it
+  const double odds = std::exp(ln5), all = 3 + odds;
+  const Tensor logits = tensor({0, 0, 0, ln5}, {1, 4}), dlogits = unwritten({1, 4});
+  const Tensor targets = ids_tensor({0}, device_);
+  const Result r = forward(logits, targets, 4, 0.2);
+  EXPECT_TRUE(all_close(r.losses, {std::log(all) - 0.05 * ln5}, tolerance_of(sums_)))
+      << "log(8) - .05 ln 5: the target has .85, each other class .05";
+  ops::cross_entropy_backward(dlogits, logits, r.log_sum_exp, targets, 4, 0.5, {}, 0.2);
+  const double rest = 0.5 * (1 / all - 0.05);
+  EXPECT_TRUE(all_close(dlogits, {0.5 * (1 / all - 0.85), rest, rest, 0.5 * (odds / all - 0.05)},
+                        rounded_));
+}
+
+// Where the softmax is what the labels aim at, nothing is left to learn.
+TEST_P(CrossEntropy, WithSmoothedLabelsIsLeastAtTheirDistribution) {
+  const double smoothing = 0.3, other = std::log(smoothing / 5);
+  const Tensor logits =
+      tensor({other, std::log(1 - smoothing + smoothing / 5), other, other, other}, {1, 5});
+  const Tensor targets = ids_tensor({1}, device_), dlogits = unwritten({1, 5});
+  const Result r = forward(logits, targets, 5, smoothing);
+  ops::cross_entropy_backward(dlogits, logits, r.log_sum_exp, targets, 5, 1, {}, smoothing);
+  for (const double gradient : to_doubles(dlogits)) EXPECT_NEAR(gradient, 0, rounded_.relative);
+}
+
+TEST_P(CrossEntropy, WithSmoothedLabelsHasNoneOfPaddingNorWithoutATarget) {
+  const Tensor logits = tensor({1, 2, 3, NAN, 1, 2, 3, NAN}, {2, 4}), dlogits = unwritten({2, 4});
+  const Tensor targets = ids_tensor({2, -1}, device_);
+  const Result r = forward(logits, targets, 3, 0.1);
+  const double lse = std::log(std::exp(1) + std::exp(2) + std::exp(3));
+  EXPECT_TRUE(all_close(r.losses, {lse - 0.9 * 3 - 0.1 * 2, 0}, tolerance_of(sums_)));
+  ops::cross_entropy_backward(dlogits, logits, r.log_sum_exp, targets, 3, 1, {}, 0.1);
+  const std::vector<double> found = to_doubles(dlogits);
+  EXPECT_EQ((std::vector<double>{found.begin() + 3, found.end()}), std::vector<double>(5, 0.0));
+  double sum = 0;  // both distributions sum to 1
+  for (int c = 0; c < 3; ++c) sum += found[static_cast<std::size_t>(c)];
+  EXPECT_NEAR(sum, 0, rounded_.relative);
 }
 
 TEST_P(CrossEntropy, OfHugeLogitsIsFinite) {

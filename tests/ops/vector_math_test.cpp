@@ -1,5 +1,5 @@
-// The polynomial exponential and tanh: within the errors that their header promises, for every size
-// of argument, at the limits and for NaN.
+// The polynomial exponential and the normal distribution: within the errors that their header
+// promises, for every size of argument, at the limits and for NaN.
 #include "common/ops/cpu/vector_math.h"
 
 #include <gtest/gtest.h>
@@ -89,6 +89,49 @@ TEST(VectorExp, SaturatesOutsideItsRange) {
     EXPECT_EQ(vector_exp(x), 0.0f);
   for (const float x : {88.8f, 100.0f, 1e30f, kInfinity}) EXPECT_EQ(vector_exp(x), kInfinity);
   EXPECT_TRUE(std::isnan(vector_exp(std::nanf(""))));
+}
+
+double phi_of(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+TEST(NormalBelow, IsWithinItsErrorOverItsWholeRange) {
+  double below = 0, above = 0;
+  for (int i = 0; i <= 1'000'000; ++i) {
+    const float x = static_cast<float>(i) * 13e-6f;
+    below = std::max(below, relative_error(normal_below(-x), phi_of(-double(x))) - 0x1p-25 * x * x);
+    above = std::max(above, std::abs(normal_below(x) - phi_of(x)));
+  }
+  EXPECT_LT(below, 4e-7);
+  EXPECT_LT(above, 2e-7);
+  for (float x = 1e-30f; x < 1; x *= 1.7f)
+    for (const float both : {x, -x}) {
+      EXPECT_LT(relative_error(normal_below(both), phi_of(both)), 4e-7) << both;
+    }
+}
+
+TEST(NormalBelow, IsNearlyAHalfAtZero) {
+  EXPECT_NEAR(normal_below(0.0f), 0.5f, 1e-7);
+  EXPECT_EQ(normal_below(-0.0f), normal_below(0.0f));
+  EXPECT_EQ(normal_below(0.0), 0.5);
+}
+
+TEST(NormalBelow, SaturatesFarFromZero) {
+  for (const float x : {13.2f, 50.0f, 1e19f, 1e30f, kInfinity}) {
+    EXPECT_EQ(normal_below(-x), 0.0f) << x;
+    EXPECT_EQ(normal_density(-x), 0.0f) << x;
+    EXPECT_EQ(normal_density(x), 0.0f) << x;
+  }
+  for (const float x : {5.5f, 50.0f, 1e19f, 1e30f, kInfinity}) EXPECT_EQ(normal_below(x), 1.0f);
+  EXPECT_TRUE(std::isnan(normal_below(std::nanf(""))));
+  EXPECT_TRUE(std::isnan(normal_density(std::nanf(""))));
+}
+
+// .3989, and what the slope of the distribution is elsewhere.
+TEST(NormalDensity, IsTheSlopeOfTheDistribution) {
+  EXPECT_NEAR(normal_density(0.0), 0.3989422804, 1e-10);
+  for (const double x : {-3.0, -1.0, 0.5, 2.0}) {
+    EXPECT_NEAR(normal_density(x), (phi_of(x + 1e-5) - phi_of(x - 1e-5)) / 2e-5, 1e-9) << x;
+    EXPECT_NEAR(normal_density(static_cast<float>(x)), normal_density(x), 1e-7) << x;
+  }
 }
 
 }  // namespace

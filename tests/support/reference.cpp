@@ -131,6 +131,17 @@ Array gelu_backward(const Array& dy, const Array& x) {
   });
 }
 
+Array erf_gelu(const Array& x) {
+  return map(x, [](double v) { return 0.5 * v * (1 + std::erf(v / std::numbers::sqrt2)); });
+}
+
+Array erf_gelu_backward(const Array& dy, const Array& x) {
+  return map(dy, x, [](double gradient, double v) {
+    const double density = std::exp(-v * v / 2) / std::sqrt(2 * std::numbers::pi);
+    return gradient * (0.5 * (1 + std::erf(v / std::numbers::sqrt2)) + v * density);
+  });
+}
+
 Array dropout(const Array& x, double rate, const Philox& random, std::uint64_t first_index) {
   Array y = x;
   for (std::size_t i = 0; i < y.values.size(); ++i)
@@ -266,26 +277,34 @@ Array embedding_backward(const Array& dout, const Ids& ids, Index V) {
   return dtable;
 }
 
-CrossEntropy cross_entropy(const Array& logits, const Ids& targets, Index classes) {
+CrossEntropy cross_entropy(const Array& logits, const Ids& targets, Index classes,
+                           double smoothing) {
   const Index N = logits.extent(0);
   CrossEntropy out{Array({N}), Array({N})};
   for (Index n = 0; n < N; ++n) {
     const Index target = targets[static_cast<std::size_t>(n)];
     out.log_sum_exp(n) = log_sum_exp(logits, n, classes);
     out.losses(n) = target < 0 ? 0 : out.log_sum_exp(n) - logits(n, target);
+    if (smoothing == 0 || target < 0) continue;
+    double mean = 0;
+    for (Index c = 0; c < classes; ++c)
+      mean += (out.log_sum_exp(n) - logits(n, c)) / static_cast<double>(classes);
+    out.losses(n) = (1 - smoothing) * out.losses(n) + smoothing * mean;
   }
   return out;
 }
 
-Array cross_entropy_backward(const Array& logits, const Ids& targets, Index classes,
-                             double factor) {
+Array cross_entropy_backward(const Array& logits, const Ids& targets, Index classes, double factor,
+                             double smoothing) {
   Array dlogits(logits.shape);
   for (Index n = 0; n < logits.extent(0); ++n) {
     const Index target = targets[static_cast<std::size_t>(n)];
     if (target < 0) continue;
     const double normaliser = log_sum_exp(logits, n, classes);
     for (Index c = 0; c < classes; ++c)
-      dlogits(n, c) = factor * (std::exp(logits(n, c) - normaliser) - (c == target ? 1 : 0));
+      dlogits(n, c) =
+          factor * (std::exp(logits(n, c) - normaliser) - (1 - smoothing) * (c == target ? 1 : 0) -
+                    smoothing / static_cast<double>(classes));
   }
   return dlogits;
 }

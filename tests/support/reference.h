@@ -70,6 +70,12 @@ Array gelu(const Array& x);
 // dy/dx = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) du/dx,  du/dx = sqrt(2/pi) (1 + 3 * 0.044715 x^2)
 Array gelu_backward(const Array& dy, const Array& x);
 
+// y = x Phi(x),  Phi(x) = (1 + erf(x / sqrt 2))/2
+Array erf_gelu(const Array& x);
+
+// dy/dx = Phi(x) + x exp(-x^2/2) / sqrt(2 pi)
+Array erf_gelu_backward(const Array& dy, const Array& x);
+
 // y_i = x_i / (1 - rate) where the i-th random number is at least `rate`, else 0.
 Array dropout(const Array& x, double rate, const Philox& random, std::uint64_t first_index);
 
@@ -127,11 +133,15 @@ struct CrossEntropy {
   Array losses, log_sum_exp;
 };
 
-// loss(n) = log(sum over classes of exp logits(n, c)) - logits(n, target); 0 for target -1.
-CrossEntropy cross_entropy(const Array& logits, const Ids& targets, Index classes);
+// loss(n) = log(sum over classes of exp logits(n, c)) - logits(n, target); 0 for target -1. With
+// smoothing the mean over all classes as targets has that share of it.
+CrossEntropy cross_entropy(const Array& logits, const Ids& targets, Index classes,
+                           double smoothing = 0);
 
-// dlogits(n, c) = factor (softmax(n, c) - [c = target]), 0 in padding and in rows without a target.
-Array cross_entropy_backward(const Array& logits, const Ids& targets, Index classes, double factor);
+// dlogits(n, c) = factor (softmax(n, c) - (1 - smoothing) [c = target] - smoothing / classes), 0 in
+// padding and in rows without a target.
+Array cross_entropy_backward(const Array& logits, const Ids& targets, Index classes, double factor,
+                             double smoothing = 0);
 
 // ---- optimizers ---------------------------------------------------------------------------------
 

@@ -70,7 +70,8 @@ class ToyLayer final : public Layer {
 // One nat a sample; its gradient is the factor.
 class ToyLoss final : public Loss {
  public:
-  double forward(Tensor x, const Tensor& /*targets*/, Saved& saved) const override {
+  double forward(Tensor x, const Tensor& /*targets*/, Saved& saved,
+                 const Pass& /*pass*/) const override {
     const auto samples = static_cast<double>(x.shape()[0]);
     saved.push(std::move(x));
     return samples;

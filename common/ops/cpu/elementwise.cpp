@@ -95,7 +95,8 @@ void relu_backward(View dx, ConstView dy, ConstView x) {
   map(dx, dy, x, [](auto d, auto v) { return v > 0 ? d : decltype(d)(0); });
 }
 
-void gelu(View y, ConstView x) {
+void gelu(View y, ConstView x, ops::Gelu form) {
+  if (form == ops::Gelu::Erf) return map(y, x, [](auto v) { return v * normal_below(v); });
   map(y, x, [](auto v) {
     using S = decltype(v);
     const S twice_u = S(kTwiceRoot) * v * (S(kCubic) * v * v + S(1));
@@ -103,9 +104,13 @@ void gelu(View y, ConstView x) {
   });
 }
 
-// With s = s(2u) and 1 - s = exp(-2u) s:  dy/dx = s + x s (1 - s) (2u)'. Beyond 10 the slope is 1
-// or 0 to the last bit; there x^2 may overflow, and its product with 0 would be a NaN.
-void gelu_backward(View dx, ConstView dy, ConstView x) {
+// By the product rule Phi(x) + x phi(x), phi = Phi'. In tanh's form, with s = s(2u) and 1 - s =
+// exp(-2u) s:  dy/dx = s + x s (1 - s) (2u)'. Beyond 10 the slope is 1 or 0 to the last bit; there
+// x^2 may overflow, and its product with 0 would be a NaN.
+void gelu_backward(View dx, ConstView dy, ConstView x, ops::Gelu form) {
+  if (form == ops::Gelu::Erf)
+    return map(dx, dy, x,
+               [](auto d, auto v) { return d * (normal_below(v) + v * normal_density(v)); });
   map(dx, dy, x, [](auto d, auto v) {
     using S = decltype(v);
     const S square = v * v;

@@ -109,8 +109,8 @@ void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& option
     product.before_gelu = {};
     product.gelu_of = {};
     cpu::matmul(options.before_gelu ? options.before_gelu : out, a, b, product);
-    if (options.before_gelu) return gelu(out, options.before_gelu);
-    return gelu_backward(out, out, options.gelu_of);
+    if (options.before_gelu) return cpu::gelu(out, options.before_gelu, ops::Gelu::Tanh);
+    return cpu::gelu_backward(out, out, options.gelu_of, ops::Gelu::Tanh);
   }
   const ProductSizes size(out, a, options.transpose);
   const bool library = a.dtype() != DType::F64;

@@ -104,6 +104,15 @@ S log_sum_exp_of(const T* row, std::int64_t classes) {
   return maximum + std::log(sum);
 }
 
+// What q, to which the loss is the cross-entropy, has at the target and at every other class.
+template <class S>
+struct Aims {
+  Aims(double smoothing, std::int64_t classes)
+      : elsewhere(smoothing > 0 ? static_cast<S>(smoothing / static_cast<double>(classes)) : S(0)),
+        at_target(static_cast<S>(1 - smoothing) + elsewhere) {}
+  S elsewhere, at_target;
+};
+
 }  // namespace
 
 void embedding(View out, ConstView table, ConstView ids, Into into, ops::TablePart part) {
@@ -147,7 +156,7 @@ void embedding_backward(View dtable, ConstView dout, ConstView ids, Into into,
 }
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes, ops::TablePart part) {
+                   std::int64_t classes, ops::TablePart part, double smoothing) {
   const Here here(part, classes);
   check_range("cross_entropy", "target", targets, -1, here.limit);
   dispatch(logits.dtype(), [&](auto type) {
@@ -157,17 +166,24 @@ void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView ta
     const T* rows = logits.data<T>();
     const std::int32_t* target = targets.data<std::int32_t>();
     S *loss = losses.data<S>(), *lse = log_sum_exp.data<S>();
+    const S smoothed = static_cast<S>(smoothing), sharp = static_cast<S>(1 - smoothing);
     parallel_rows(targets.count(), V, [=](std::int64_t n) {
-      lse[n] = log_sum_exp_of<S>(rows + n * V, classes);
+      const T* row = rows + n * V;
+      const S all = log_sum_exp_of<S>(row, classes);
       const std::int64_t mine = here(target[n]);
-      loss[n] = mine < 0 ? S(0) : lse[n] - widen(rows[n * V + mine]);
+      lse[n] = all;
+      loss[n] = mine < 0 ? S(0) : all - widen(row[mine]);
+      if (smoothed == 0 || mine < 0) return;
+      // No term is below 0, so that their sum does not cancel; the row is still in cache.
+      const S sum = sum_of<S>(classes, [=](std::int64_t c) { return all - widen(row[c]); });
+      loss[n] = sharp * loss[n] + smoothed * (sum / static_cast<S>(classes));
     });
   });
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
                             ConstView targets, std::int64_t classes, double factor,
-                            ops::TablePart part) {
+                            ops::TablePart part, double smoothing) {
   const Here here(part, classes);
   check_range("cross_entropy_backward", "target", targets, -1, here.limit);
   dispatch(logits.dtype(), [&](auto type) {
@@ -179,6 +195,7 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
     const S* lse = log_sum_exp.data<S>();
     T* to = dlogits.data<T>();
     const S scale = static_cast<S>(factor);
+    const Aims<S> aims(smoothing, classes);
     parallel_rows(targets.count(), V, [=](std::int64_t n) {
       const T* row = from + n * V;
       T* out = to + n * V;
@@ -188,10 +205,11 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
       }
       const S shift = lse[n];
       const std::int64_t mine = here(target[n]);
-      const S at_target = mine < 0 ? S(0) : scale * (vector_exp(widen(row[mine]) - shift) - S(1));
+      const S at_target =
+          mine < 0 ? S(0) : scale * (vector_exp(widen(row[mine]) - shift) - aims.at_target);
 #pragma omp simd
       for (std::int64_t c = 0; c < classes; ++c)
-        out[c] = narrow<T>(scale * vector_exp(widen(row[c]) - shift));
+        out[c] = narrow<T>(scale * (vector_exp(widen(row[c]) - shift) - aims.elsewhere));
       if (mine >= 0) out[mine] = narrow<T>(at_target);
       std::fill(out + classes, out + V, T{});
     });

@@ -81,4 +81,31 @@ struct Reduced {
 }
 inline double vector_exp(double x) { return std::exp(x); }
 
+// The normal distribution's density at x, exp(-x^2 / 2) / sqrt(2 pi).
+template <class S>
+[[gnu::always_inline]] inline S normal_density(S x) {
+  return S(0.39894228040143267794) * vector_exp(S(-0.5) * x * x);
+}
+
+// Phi(x) = (1 + erf(x / sqrt(2))) / 2, the probability of a number below x. Far below 0 that sum
+// would cancel; its tail is exp(-x^2 / 2) times a smooth function of |x|, which is a polynomial in
+// t = 1 / (1 + 0.35 |x|) within 4e-8 of itself: the one of least greatest relative error. What x^2
+// is rounded by is an error of the exponential: relative error below 4e-7 + 2^-25 x^2 for x < 0,
+// absolute error below 2e-7 for x > 0. Exactly 0 below -13.2, and 1 above 5.5. A NaN stays a NaN.
+[[gnu::always_inline]] inline float normal_below(float x) {
+  const float t = 1.0f / (1.0f + 0.35f * std::fabs(x));
+  float p = -0.0291156278f;
+  p = p * t + 0.143821317f;
+  p = p * t - 0.255396811f;
+  p = p * t + 0.158802925f;
+  p = p * t - 0.0228476008f;
+  p = p * t + 0.105393812f;
+  p = p * t + 0.119862696f;
+  p = p * t + 0.139857611f;
+  p = p * t + 0.139621658f;
+  const float tail = p * t * vector_exp(-0.5f * x * x);
+  return x > 0 ? 1.0f - tail : tail;
+}
+inline double normal_below(double x) { return 0.5 * std::erfc(x * -0.70710678118654752440); }
+
 }  // namespace aisc::cpu

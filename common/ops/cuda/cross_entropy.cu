@@ -7,6 +7,7 @@
 #include "common/ops/cuda/exponentials.h"
 #include "common/ops/cuda/grid.h"
 #include "common/ops/cuda/kernels.h"
+#include "common/ops/cuda/reduce.h"
 
 namespace aisc::cuda {
 namespace {
@@ -33,20 +34,42 @@ __device__ __forceinline__ Target target_of(const Targets& all, std::int64_t row
   return {exists, exists && column >= 0 && column < all.here ? column : -1};
 }
 
-// A block a row.
+// A block a row. With smoothing the row is read once more, out of cache.
 template <int n, class T>
 __global__ void __launch_bounds__(kRowThreads)
     cross_entropy_kernel(Accumulator<T>* losses, Accumulator<T>* log_sum_exp, const T* logits,
-                         Targets targets, std::int64_t V, Report report) {
+                         Targets targets, std::int64_t V, double smoothing, Report report) {
+  using S = Accumulator<T>;
   const std::int64_t row = blockIdx.x;
   const T* values = logits + row * V;
   const auto all =
       exponentials_of<n, kRowThreads>(values, targets.here, static_cast<int>(threadIdx.x));
+  const S lse = all.maximum + log_of(all.sum);
+  S sum = 0;  // over the classes, of terms that are not below 0, so that it does not cancel
+  if (smoothing > 0) {
+    for (std::int64_t c = threadIdx.x; c < targets.here; c += kRowThreads)
+      sum += lse - widen(values[c]);
+    sum = reduce<kRowThreads>(sum, Add{});
+  }
   if (threadIdx.x > 0) return;
   const std::int64_t target = target_of(targets, row, report).column;
-  const Accumulator<T> lse = all.maximum + log_of(all.sum);
+  S loss = target < 0 ? S(0) : lse - widen(values[target]);
+  if (smoothing > 0 && target >= 0)
+    loss = static_cast<S>(1 - smoothing) * loss +
+           static_cast<S>(smoothing) * (sum / static_cast<S>(targets.here));
   log_sum_exp[row] = lse;
-  losses[row] = target < 0 ? Accumulator<T>(0) : lse - widen(values[target]);
+  losses[row] = loss;
+}
+
+// What q, to which the loss is the cross-entropy, has at the target and at every other class.
+template <class S>
+struct Aims {
+  S at_target, elsewhere;
+};
+template <class S>
+Aims<S> aims_of(double smoothing, std::int64_t classes) {
+  const S each = smoothing > 0 ? static_cast<S>(smoothing / static_cast<double>(classes)) : S(0);
+  return {static_cast<S>(1 - smoothing) + each, each};
 }
 
 // A block a row. dlogits may be logits: each thread reads what it writes, and nothing else.
@@ -54,7 +77,7 @@ template <int n, class T>
 __global__ void __launch_bounds__(kRowThreads)
     cross_entropy_backward_kernel(T* dlogits, const T* logits, const Accumulator<T>* log_sum_exp,
                                   Targets targets, std::int64_t V, Accumulator<T> factor,
-                                  Report report) {
+                                  Aims<Accumulator<T>> aims, Report report) {
   using S = Accumulator<T>;
   const std::int64_t row = blockIdx.x;
   const Target target = target_of(targets, row, report);
@@ -67,7 +90,8 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
     for (int k = 0; k < n; ++k) {
       const S probability = exp_of(values[k] - lse);
-      const S gradient = factor * (c + k == target.column ? probability - S(1) : probability);
+      const bool at_target = c + k == target.column;
+      const S gradient = factor * (probability - (at_target ? aims.at_target : aims.elsewhere));
       values[k] = c + k < used ? gradient : S(0);
     }
     store<n>(dlogits + row * V + c, values);
@@ -86,7 +110,7 @@ bool rows_aligned(const void* pointer, std::int64_t V) {
 }  // namespace
 
 void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView targets,
-                   std::int64_t classes, ops::TablePart part) {
+                   std::int64_t classes, ops::TablePart part, double smoothing) {
   dispatch(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     using S = Accumulator<T>;
@@ -96,14 +120,14 @@ void cross_entropy(View losses, View log_sum_exp, ConstView logits, ConstView ta
     dispatch_width<T>(rows_aligned<T>(logits.raw(), V), [&]<int n>() {
       launch_kernel("cross_entropy", stream_of(logits), static_cast<unsigned>(N), kRowThreads, 0,
                     cross_entropy_kernel<n, T>, elements<S>(losses), elements<S>(log_sum_exp),
-                    elements<T>(logits), targets_of(targets, classes, part), V, report);
+                    elements<T>(logits), targets_of(targets, classes, part), V, smoothing, report);
     });
   });
 }
 
 void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_exp,
                             ConstView targets, std::int64_t classes, double factor,
-                            ops::TablePart part) {
+                            ops::TablePart part, double smoothing) {
   dispatch(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     using S = Accumulator<T>;
@@ -115,7 +139,8 @@ void cross_entropy_backward(View dlogits, ConstView logits, ConstView log_sum_ex
       launch_kernel("cross_entropy_backward", stream_of(logits), static_cast<unsigned>(N),
                     kRowThreads, 0, cross_entropy_backward_kernel<n, T>, elements<T>(dlogits),
                     elements<T>(logits), elements<S>(log_sum_exp),
-                    targets_of(targets, classes, part), V, static_cast<S>(factor), report);
+                    targets_of(targets, classes, part), V, static_cast<S>(factor),
+                    aims_of<S>(smoothing, classes), report);
     });
   });
 }

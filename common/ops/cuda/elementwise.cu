@@ -117,7 +117,7 @@ struct ReluBackward {
 constexpr double kCubic = 0.044715;
 constexpr double kTwiceRoot = 2 * 0.79788456080286535588;  // 2 sqrt(2/pi)
 
-struct Gelu {
+struct TanhGelu {
   template <class S>
   __device__ S operator()(S x) const {
     const S twice_u = S(kTwiceRoot) * x * (S(kCubic) * x * x + S(1));
@@ -127,7 +127,7 @@ struct Gelu {
 
 // With s = s(2u) and 1 - s = exp(-2u) s:  dy/dx = s + x s (1 - s) (2u)'. Beyond 10 the slope is 1
 // or 0 to the last bit; there x^2 may overflow, and its product with 0 would be a NaN.
-struct GeluBackward {
+struct TanhGeluBackward {
   template <class S>
   __device__ S operator()(S dy, S x) const {
     const S square = x * x;
@@ -137,6 +137,25 @@ struct GeluBackward {
     const S formula = s + x * slope * (e * s) * s;
     const S or_one = x > S(10) ? S(1) : formula;
     return dy * (x < S(-10) ? S(0) : or_one);
+  }
+};
+
+// Phi(x) = (1 + erf(x / sqrt(2))) / 2 by the complement of erf, which does not cancel far below 0.
+template <class S>
+__device__ __forceinline__ S normal_below(S x) {
+  return S(0.5) * erfc_of(S(-0.70710678118654752440) * x);
+}
+struct ErfGelu {
+  template <class S>
+  __device__ S operator()(S x) const {
+    return x * normal_below(x);
+  }
+};
+// By the product rule: Phi(x) + x exp(-x^2 / 2) / sqrt(2 pi).
+struct ErfGeluBackward {
+  template <class S>
+  __device__ S operator()(S dy, S x) const {
+    return dy * (normal_below(x) + x * (S(0.39894228040143267794) * exp_of(S(-0.5) * x * x)));
   }
 };
 
@@ -189,9 +208,13 @@ void relu(View y, ConstView x) { map("relu", y, x, Relu{}); }
 void relu_backward(View dx, ConstView dy, ConstView x) {
   map("relu_backward", dx, dy, x, ReluBackward{});
 }
-void gelu(View y, ConstView x) { map("gelu", y, x, Gelu{}); }
-void gelu_backward(View dx, ConstView dy, ConstView x) {
-  map("gelu_backward", dx, dy, x, GeluBackward{});
+void gelu(View y, ConstView x, ops::Gelu form) {
+  if (form == ops::Gelu::Erf) return map("gelu", y, x, ErfGelu{});
+  map("gelu", y, x, TanhGelu{});
+}
+void gelu_backward(View dx, ConstView dy, ConstView x, ops::Gelu form) {
+  if (form == ops::Gelu::Erf) return map("gelu_backward", dx, dy, x, ErfGeluBackward{});
+  map("gelu_backward", dx, dy, x, TanhGeluBackward{});
 }
 void sigmoid(View y, ConstView x) { map("sigmoid", y, x, Sigmoid{}); }
 void sigmoid_backward(View dx, ConstView dy, ConstView y) {

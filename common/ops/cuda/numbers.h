@@ -115,6 +115,8 @@ __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); 
 __device__ __forceinline__ double larger(double a, double b) { return fmax(a, b); }
 __device__ __forceinline__ float log_of(float x) { return logf(x); }
 __device__ __forceinline__ double log_of(double x) { return log(x); }
+__device__ __forceinline__ float erfc_of(float x) { return erfcf(x); }
+__device__ __forceinline__ double erfc_of(double x) { return erfc(x); }
 __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
 __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
 

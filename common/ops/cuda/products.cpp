@@ -300,8 +300,8 @@ void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& option
     with.before_gelu = {};
     with.gelu_of = {};
     cuda::matmul(options.before_gelu ? options.before_gelu : out, a, b, with);
-    if (options.before_gelu) return gelu(out, options.before_gelu);
-    return gelu_backward(out, out, options.gelu_of);
+    if (options.before_gelu) return cuda::gelu(out, options.before_gelu, ops::Gelu::Tanh);
+    return cuda::gelu_backward(out, out, options.gelu_of, ops::Gelu::Tanh);
   }
   const ConstView bias = with.bias;
   with.bias = {};

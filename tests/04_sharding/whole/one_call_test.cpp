@@ -36,7 +36,8 @@ struct Task {
 // The sum over samples of |y - x|^2 / 2.
 class SquaredError final : public Loss {
  public:
-  double forward(Tensor x, const Tensor& targets, Saved& saved) const override {
+  double forward(Tensor x, const Tensor& targets, Saved& saved,
+                 const Pass& /*pass*/) const override {
     ops::scale(x, x, -1);
     ops::add(x, x, targets);
     const double loss = ops::sum_of_squares(x) / 2;

@@ -57,7 +57,8 @@ class Gelu final : public Layer {
 // Half of the sum of the squares of the differences from the targets, which are floating numbers.
 class Squares final : public Loss {
  public:
-  double forward(Tensor x, const Tensor& targets, Saved& saved) const override {
+  double forward(Tensor x, const Tensor& targets, Saved& saved,
+                 const Pass& /*pass*/) const override {
     Tensor off(x.shape(), x.dtype(), x.device());
     double loss = 0;
     for (std::size_t i = 0; i < off.values<double>().size(); ++i) {
