@@ -13,6 +13,7 @@
 #include "formats/gpt2_weights.h"
 #include "formats/json_file.h"
 #include "formats/tokenizer.h"
+#include "tests/fuzz/bert_targets.h"
 
 namespace aisc {
 namespace {
@@ -116,7 +117,9 @@ constexpr FuzzTarget kTargets[] = {{"safetensors", safetensors},
                                    {"vocab_and_merges", vocab_and_merges},
                                    {"encoding", encoding},
                                    {"manifest", manifest},
-                                   {"run_state", run_state}};
+                                   {"run_state", run_state},
+                                   {"wordpiece", fuzz_wordpiece},
+                                   {"bert", fuzz_bert}};
 
 }  // namespace
 
