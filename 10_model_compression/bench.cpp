@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "10_model_compression/f8_training.h"
-#include "10_model_compression/quant_product.h"
+#include "10_model_compression/more/quant_product.h"
 #include "10_model_compression/scaled_step.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"

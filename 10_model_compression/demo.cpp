@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "10_model_compression/gradient_exponents.h"
+#include "10_model_compression/more/gradient_exponents.h"
 #include "10_model_compression/number_format.h"
 #include "10_model_compression/scaled_step.h"
 #include "common/comm/launch.h"

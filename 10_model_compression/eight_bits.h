@@ -25,7 +25,8 @@ inline constexpr ScaleBlocks kSquareBlocks{128, 128};  // of weights
 // numbers in F32. 2^-100 at least: then decoded numbers are normal ones in BF16.
 float f8_scale(const NumberFormat& format, float largest);
 
-// The largest |x| of those that are finite; 0 of none, and on a device without numbers.
+// The largest |x| of those that are finite; 0 of none, and on a device without numbers. Waits for a
+// GPU.
 float largest_magnitude(ConstView x);
 
 // x (..., C), seen as rows (N, C), in a format of 8 bits.
@@ -36,13 +37,16 @@ struct F8Tensor {
   Tensor scales;  // F32: (1) of the whole, else (blocks of rows, blocks of columns)
 };
 
-// All of these work on the host's memory; on a device without numbers they compute nothing. Formats
-// are of F8, tensors of any floating type. What is rounded beyond the largest number saturates;
-// infinity and NaN stay what they are (E4M3 has only NaN), so that an overflow elsewhere is seen.
-// Throws Error for a GPU's tensors, and for two that do not fit together.
+// All of these work on the host and, with the same bits, on a GPU; on a device without numbers they
+// compute nothing. Formats are of F8, tensors of any floating type. What is rounded beyond the
+// largest number saturates; infinity and NaN stay what they are (E4M3 has only NaN), so that an
+// overflow elsewhere is seen. Throws Error for two that do not fit together, and for a GPU's
+// tensors in a program without CUDA.
 
 // In two passes: scales are of the numbers themselves ("current"), each block's from its largest.
 F8Tensor to_f8(ConstView x, const NumberFormat& format, const ScaleBlocks& blocks);
+// With one scale, a power of two, that was known before: one pass.
+F8Tensor to_f8(ConstView x, const NumberFormat& format, float scale);
 // Out (as many elements): the decoded numbers, rounded to its type if that has fewer bits.
 void from_f8(View out, const F8Tensor& x);
 

@@ -1,5 +1,5 @@
 // Rounding of F32 numbers to 8 bits by their bits: what encode() does by arithmetic, without
-// branches, so that loops vectorise. The tests compare the two.
+// branches, so that loops vectorise. The tests compare the two. Kernels call it, too.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,29 @@
 #include "10_model_compression/number_format.h"
 #include "common/core/dtype.h"
 
+// nvcc wants to be told what both processors call, and has no std::bit_cast in kernels.
+#ifdef __CUDACC__
+#define AISC_ON_BOTH __host__ __device__
+#else
+#define AISC_ON_BOTH
+#endif
+
 namespace aisc {
+
+AISC_ON_BOTH inline std::uint32_t f32_bits(float x) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(x);
+#else
+  return std::bit_cast<std::uint32_t>(x);
+#endif
+}
+AISC_ON_BOTH inline float f32_of_bits(std::uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  return std::bit_cast<float>(bits);
+#endif
+}
 
 // To a format of 8 bits times a scale, a power of two. What is beyond the largest saturates.
 class F8Rounding {
@@ -27,43 +49,67 @@ class F8Rounding {
         nan_code_(format.nan_code()),
         subnormals_(std::ldexp(1.0f, format.mantissa_bits - format.smallest_exponent())),
         largest_(static_cast<float>(format.largest())) {}
-  F8Rounding with(float scale) const {
+  AISC_ON_BOTH F8Rounding with(float scale) const {
     F8Rounding scaled = *this;
     scaled.scale_ = scale;
     scaled.inverse_ = 1 / scale;
     return scaled;
   }
 
+  // f8_scale() of a finite number that is 0 or more, by its bits: exponents differ by those of it
+  // and of the format's largest, and by one more if its mantissa is the larger one.
+  AISC_ON_BOTH float scale_for(std::uint32_t bits) const {
+    constexpr std::uint32_t kMantissa = (1u << 23) - 1;
+    constexpr int kSmallest = 127 - 100;  // 2^-100, for subnormal numbers, too
+    const std::uint32_t most = f32_bits(largest_);
+    const int exponent = static_cast<int>(bits >> 23) - static_cast<int>(most >> 23) + 127 +
+                         ((bits & kMantissa) > (most & kMantissa) ? 1 : 0);
+    const auto field = static_cast<std::uint32_t>(exponent > kSmallest ? exponent : kSmallest);
+    return bits == 0 ? 1.0f : f32_of_bits(field << 23);
+  }
+
   // x, rounded.
-  float rounded(float x) const {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), magnitude = bits & ~kSign;
-    const auto finite = std::bit_cast<std::uint32_t>(on_grid(magnitude) * scale_);
+  AISC_ON_BOTH float rounded(float x) const {
+    const std::uint32_t bits = f32_bits(x), magnitude = bits & ~kSign;
+    const std::uint32_t finite = f32_bits(on_grid(magnitude) * scale_);
     const std::uint32_t special = magnitude == kInfinity ? beyond_ : magnitude;
-    return std::bit_cast<float>((magnitude < kInfinity ? finite : special) | (bits & kSign));
+    return f32_of_bits((magnitude < kInfinity ? finite : special) | (bits & kSign));
   }
   // Its code: the sign is bit 7.
-  std::uint8_t code(float x) const {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), magnitude = bits & ~kSign;
+  AISC_ON_BOTH std::uint8_t code(float x) const {
+    const std::uint32_t bits = f32_bits(x), magnitude = bits & ~kSign;
     const float number = on_grid(magnitude);
-    const auto its = std::bit_cast<std::uint32_t>(number);
+    const std::uint32_t its = f32_bits(number), smallest = smallest_;
     const std::uint32_t normal = (its - normal_) >> (23 - mantissa_bits_);
-    const float small = std::min(std::bit_cast<float>(smallest_), number) * subnormals_;
-    const auto subnormal = static_cast<std::uint32_t>(static_cast<int>(small));
-    const std::uint32_t finite = its < smallest_ ? subnormal : normal;
+    const float below = f32_of_bits(its < smallest ? its : smallest) * subnormals_;
+    const auto subnormal = static_cast<std::uint32_t>(static_cast<int>(below));
+    const std::uint32_t finite = its < smallest ? subnormal : normal;
     const std::uint32_t special = magnitude == kInfinity ? infinity_code_ : nan_code_;
     return static_cast<std::uint8_t>((magnitude < kInfinity ? finite : special) |
                                      (bits >> 24 & 0x80u));
   }
+  // What a code stands for, times the scale.
+  AISC_ON_BOTH float number(std::uint8_t code) const {
+    const std::uint32_t magnitude = code & 0x7fu;
+    const std::uint32_t normal = (magnitude << (23 - mantissa_bits_)) + normal_;
+    const std::uint32_t subnormal = f32_bits(static_cast<float>(magnitude) / subnormals_);
+    const std::uint32_t finite =
+        f32_bits(f32_of_bits(magnitude >> mantissa_bits_ > 0 ? normal : subnormal) * scale_);
+    const std::uint32_t special = magnitude == infinity_code_ ? beyond_ : 0x7fc00000u;
+    return f32_of_bits((magnitude < infinity_code_ ? finite : special) | (code & 0x80u) << 24);
+  }
 
  private:
   // |x| / scale as a number of the format, exact in F32. Of infinity and NaN the largest.
-  float on_grid(std::uint32_t magnitude) const {
-    const float x = std::min(largest_, std::bit_cast<float>(magnitude) * inverse_);
+  AISC_ON_BOTH float on_grid(std::uint32_t magnitude) const {
+    const float scaled = f32_of_bits(magnitude) * inverse_;
+    const float x = scaled < largest_ ? scaled : largest_;
     // Numbers of x's exponent are 2^(exponent - M) apart. F32 numbers of 2^23 times that are just
     // as far apart: a sum with it is rounded to them, to nearest, ties to even, and what is left
     // when it is taken away again is exact.
-    const std::uint32_t exponent = std::max(std::bit_cast<std::uint32_t>(x) & kInfinity, smallest_);
-    const auto coarse = std::bit_cast<float>(exponent + ((23 - mantissa_bits_) << 23));
+    const std::uint32_t of_x = f32_bits(x) & kInfinity;
+    const std::uint32_t exponent = of_x > smallest_ ? of_x : smallest_;
+    const float coarse = f32_of_bits(exponent + ((23 - mantissa_bits_) << 23));
     return (x + coarse) - coarse;
   }
 
@@ -90,7 +136,7 @@ template <class T>
 T stored_after_rounding(float x) {
   if constexpr (std::is_same_v<T, BFloat16>) {
     BFloat16 upper;
-    upper.bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+    upper.bits = static_cast<std::uint16_t>(f32_bits(x) >> 16);
     return upper;
   } else {
     return static_cast<T>(x);
@@ -103,8 +149,7 @@ std::uint32_t largest_finite_bits(const T* x, std::int64_t n) {
   std::uint32_t largest = 0;
 #pragma omp simd reduction(max : largest)
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t bits =
-        std::bit_cast<std::uint32_t>(f32_to_round(x[i])) & ~F8Rounding::kSign;
+    const std::uint32_t bits = f32_bits(f32_to_round(x[i])) & ~F8Rounding::kSign;
     largest = std::max(largest, bits < F8Rounding::kInfinity ? bits : 0u);
   }
   return largest;
@@ -124,3 +169,5 @@ void write_f8_codes(std::uint8_t* out, const T* x, std::int64_t n, const F8Round
 }
 
 }  // namespace aisc
+
+#undef AISC_ON_BOTH

@@ -19,6 +19,10 @@ namespace aisc {
 // them exactly with their scales; products of two have at most 8 bits and are summed in F32, as
 // tensor cores do. What it costs is not: a CPU multiplies BF16 or F32, and rounds in between, so
 // that F8 here is slower and not faster, and saves no memory.
+//
+// On a GPU the plain linear layers, split over no ranks, with one scale for each tensor, multiply
+// codes (more/f8_linear.h). All else, block scales, experts, head, norms, parts of tensor ranks, is
+// rounded there and multiplied as BF16, as on the CPU.
 
 // Where scales come from. Current: from the largest number of the tensor itself, which takes a pass
 // over it before it is rounded. Delayed: from the last steps; what is beyond saturates. The first
@@ -49,6 +53,17 @@ struct F8Options {
 F8Scale parse_f8_scale(std::string_view text);
 F8Layers parse_f8_layers(std::string_view text);
 
+// How numbers of one kind are rounded; of one tensor, for its history.
+struct F8Kind {
+  NumberFormat format;
+  ScaleBlocks blocks;
+  mutable LargestOfSteps seen;
+
+  // That of x by what was seen in the steps before, or by x where nothing was; x is seen now. Waits
+  // for a GPU, since histories are the host's.
+  float delayed_scale(ConstView x, std::uint64_t step) const;
+};
+
 // A layer, whatever it is, whose input, weights and gradient are rounded before it sees them:
 //
 //   y = f(x', W')   dx = f_x(dy', W')   dW = f_W(dy', x')
@@ -71,31 +86,25 @@ class F8Layer final : public Layer {
   std::vector<Unit> units() override { return inner_->units(); }
 
  private:
-  // How numbers of one kind are rounded; of one tensor, for its history.
-  struct Kind {
-    NumberFormat format;
-    ScaleBlocks blocks;
-    mutable LargestOfSteps seen;
-  };
   struct Weight {
     Parameter* parameter;
-    Kind kind;
+    F8Kind kind;
   };
   class Bound;
 
-  void round(View out, ConstView x, const Kind& kind, const Pass& pass) const;
-  Tensor rounded(Tensor x, const Kind& kind, const Pass& pass) const;
+  void round(View out, ConstView x, const F8Kind& kind, const Pass& pass) const;
+  Tensor rounded(Tensor x, const F8Kind& kind, const Pass& pass) const;
   std::vector<std::unique_ptr<Bound>> bind_rounded(const Pass& pass) const;
 
   const std::unique_ptr<Layer> inner_;
   const F8Options options_;
   const Operands operands_;
-  Kind x_, dy_;
+  F8Kind x_, dy_;
   std::vector<Weight> weights_;
 };
 
-// `parts`, split over ranks and with experts already, with F8Layers around those of options.layers.
-// The parameters are the same.
+// `parts`, split over ranks and with experts already, with F8Layers around those of options.layers,
+// or F8Linears in their place. The parameters are the same.
 GptParts f8_parts(GptParts parts, const F8Options& options);
 // The same of a training run.
 StepParts f8_training(const F8Options& options, StepParts parts = {});

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "10_model_compression/more/prune_neurons.h"
+#include "10_model_compression/more/sparse_product.h"
 #include "10_model_compression/prune.h"
-#include "10_model_compression/prune_neurons.h"
-#include "10_model_compression/sparse_product.h"
 #include "common/core/error.h"
 #include "common/core/flags/program.h"
 #include "common/core/median.h"

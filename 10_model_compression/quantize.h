@@ -85,7 +85,7 @@ Codes make_codes(const Shape& shape, const Quantization& how, Device& device);
 
 // The codes of `weight` (O, I), any floating type, on a device whose memory is the host's. `clips`,
 // F32 and shaped as the scales, says to what part of it each range shrinks before it has its grid
-// (calibrate.h); empty: all are 1. Throws Error as make_codes(), and for a weight that is not
+// (more/calibrate.h); empty: all are 1. Throws Error as make_codes(), and for a weight that is not
 // finite, naming its row.
 Codes quantize(ConstView weight, const Quantization& how, Device& device, ConstView clips = {});
 
@@ -95,8 +95,8 @@ void dequantize(View out, const Codes& codes);
 // The same of rows first .. first + R: out (R, I).
 void dequantize_rows(View out, const Codes& codes, std::int64_t first);
 
-// What dequantize() makes of quantize(), in place and without codes ("fake quantization"). On a GPU
-// it goes over the host; on a device without numbers nothing happens. Throws Error as quantize().
+// What dequantize() makes of quantize(), in place ("fake quantization"). On a GPU it goes over the
+// host; on a device without numbers nothing happens. Throws Error as quantize().
 void round_trip(View weight, const Quantization& how);
 
 }  // namespace aisc

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "10_model_compression/quant_linear.h"
+#include "10_model_compression/more/quant_linear.h"
 #include "app/options.h"
 #include "app/saved_model.h"
 #include "common/nn/parameter_store.h"
@@ -14,6 +14,8 @@ namespace aisc {
 
 // "int8, symmetric, a scale for 64 weights of a row": for people.
 std::string words_for(const Quantization& how);
+// The value of "compression" in config.json.
+std::string quantization_json(const Quantization& how);
 
 // Writes model.safetensors and config.json into `folder`, of a whole model on the host. A weight
 // NAME of which `codes` has any becomes NAME.codes, NAME.scales and, of an asymmetric quantization,

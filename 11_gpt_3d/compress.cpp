@@ -14,10 +14,10 @@
 
 #include "08_moe/expert_parallel.h"
 #include "11_gpt_3d/coded_weights.h"
+#include "11_gpt_3d/compress_flags.h"
 #include "11_gpt_3d/compressed_model.h"
 #include "11_gpt_3d/new_folder.h"
 #include "app/dataset.h"
-#include "app/flag_values.h"
 #include "app/recorded_flags.h"
 #include "app/run_checkpoint.h"
 #include "common/comm/launch.h"
@@ -33,71 +33,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
-  std::string from, to, out, range = "symmetric", per = "group", corpus, validation, tokenizer;
-  double sparsity = 0.5;
-  std::int64_t group = 64, calibrate = 0, eval_windows = 64, heads = 0;
-  int threads = 0;
-
-  bool prunes() const { return to == "pruned"; }
-  Quantization how() const {
-    return {.bits = to == "int4" ? 4 : 8,
-            .symmetry = range == "symmetric" ? Symmetry::Symmetric : Symmetry::Asymmetric,
-            .per = per == "tensor"    ? Per::Tensor
-                   : per == "channel" ? Per::Channel
-                                      : Per::Group,
-            .group = group};
-  }
-};
-
-void declare(CommandLine& line, Flags& f) {
-  line.required("--from", f.from, "a run, a checkpoint of it, or a model.safetensors");
-  line.required("--to", f.to, "codes of 8 or 4 bits, or numbers of which the smallest are 0",
-                {"int8", "int4", "pruned"});
-  line.required("--out", f.out, "folder for the model; there must be none of that name");
-  line.number("--sparsity", f.sparsity, 0, 1, "pruned: share of each matrix that becomes 0");
-  line.text("--per", f.per, "codes: which weights share a scale", {"tensor", "channel", "group"});
-  line.number("--group", f.group, 2, 1 << 30, "codes: weights of a row that share a scale, even");
-  line.text("--range", f.range, "codes: around 0, or from the smallest weight to the largest",
-            {"symmetric", "asymmetric"});
-  line.number("--calibrate", f.calibrate, 0, 1 << 20,
-              "codes: clip each range as is best for the inputs that so many windows of training "
-              "text give each layer; 0: no clipping");
-  line.text("--corpus", f.corpus,
-            "text that losses are of, as train_gpt takes it (default: the run's, or this course's "
-            "prose)");
-  line.text("--validation", f.validation, "token file, beside a --corpus that is one");
-  line.text("--tokenizer", f.tokenizer, "of the text (default: the one beside the model)");
-  line.number("--eval-windows", f.eval_windows, 1, 1 << 20, "windows of validation text");
-  line.number("--heads", f.heads, 0, 1 << 20, "of a file that does not say; 0: columns / 64");
-  line.number("--threads", f.threads, 0, 4096, "0: the cores that it may use");
-}
-
-void check_flags(const Flags& flags, int argc, const char* const* argv) {
-  const auto refuse = [&](const char* flag, const char* with) {
-    if (is_given(flag, argc, argv))
-      fail(fmt::format("{} and --to {}: expected it only with --to {}", flag, flags.to, with));
-  };
-  if (flags.prunes()) {
-    for (const char* flag : {"--per", "--group", "--range", "--calibrate"})
-      refuse(flag, "int8 or int4");
-    if (!(flags.sparsity > 0 && flags.sparsity < 1))
-      fail(fmt::format("--sparsity {}: expected more than 0 and less than 1", flags.sparsity));
-  } else {
-    refuse("--sparsity", "pruned");
-    if (flags.per != "group" && is_given("--group", argc, argv))
-      fail("--group and --per " + flags.per + ": expected it only with --per group");
-    flags.how().validate();
-  }
-}
-
 struct Text {
   DatasetOptions options;
   std::optional<std::uint64_t> hash;  // Dataset::hash() when the run learnt from it, if it did
 };
 
 // What flags do not say of the text is as the run has it, if the weights are of one.
-Text text_of(const Flags& flags, const std::string& weights) {
+Text text_of(const CompressFlags& flags, const std::string& weights) {
   Text text{{.corpus = flags.corpus, .validation = flags.validation, .tokenizer = flags.tokenizer},
             std::nullopt};
   DatasetOptions& data = text.options;
@@ -130,16 +72,6 @@ DType numbers_in(const Safetensors& file) {
   return parse_dtype((table ? *table : file.at("transformer.wte.weight")).dtype);
 }
 
-std::string words_for(const Flags& flags) {
-  if (flags.prunes())
-    return fmt::format("zeros: the smallest {:g} % of each matrix", 100 * flags.sparsity);
-  const std::string clips =
-      flags.calibrate == 0
-          ? ""
-          : fmt::format(", ranges clipped for {} windows of training text", flags.calibrate);
-  return words_for(flags.how()) + clips;
-}
-
 void print(const std::vector<CompressedKind>& kinds) {
   fmt::print("{:<24}{:>12}{:>14}{:>13}{:>9}{:>13}{:>15}{:>12}\n", "weights", "number",
              "bytes before", "bytes after", "zeros", "largest |w|", "largest error", "mean error");
@@ -155,7 +87,7 @@ void print_file(const char* which, const std::string& weights, double loss) {
              std::exp(loss));
 }
 
-void compress(const Flags& flags, const Rank& rank) {
+void compress(const CompressFlags& flags, const Rank& rank) {
   NewFolder out(flags.out);  // first: nothing is computed for a folder that is there
   const auto say = [](const std::string& line) { fmt::print("{}\n", for_terminal(line)); };
   const std::string weights = weights_at(flags.from, say);
@@ -212,15 +144,15 @@ void compress(const Flags& flags, const Rank& rank) {
 }
 
 int run(int argc, char** argv) {
-  Flags flags;
+  CompressFlags flags;
   CommandLine line(
       "compress writes a trained model smaller: the matrices of its blocks as codes of 8 or 4 bits,"
       "\nwith which train_gpt --from generates text, or with zeros in them. It says what that "
       "saves,"
       "\nhow far off the weights are then, and the loss on a text before and after.");
-  declare(line, flags);
+  flags.declare(line);
   if (const auto status = line.parse(argc, argv)) return *status;
-  check_flags(flags, argc, argv);
+  flags.check(argc, argv);
   omp_set_num_threads(flags.threads > 0 ? flags.threads : available_cores());
   launch({.ranks = 1, .bind = false}, [&](const Rank& rank) {
     if (flags.threads > 0) omp_set_num_threads(flags.threads);

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "10_model_compression/calibrate.h"
-#include "10_model_compression/quant_linear.h"
+#include "10_model_compression/more/calibrate.h"
+#include "10_model_compression/more/quant_linear.h"
 #include "app/saved_model.h"
 #include "common/data/batches.h"
 #include "common/nn/parameter_store.h"

@@ -275,7 +275,6 @@ void require_compression(const Options& o) {
   const auto on_host = [&](bool found, const std::string& what) {
     Beside{what}.refuse(found && o.device != "cpu", "--device", "it computes on the host");
   };
-  on_host(c.f8, "--precision f8");
   on_host(c.quantize_aware != "off", "--quantize-aware");
   on_host(c.sparsity > 0, "--sparsity");
   on_host(!c.teacher.empty(), "--distill");

@@ -4,10 +4,21 @@
 #include <gpu/intrinsics.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace aisc::emulated_gpu {
 namespace {
+
+float f8_value(std::uint8_t code, bool e5m2) {
+  const int mantissa_bits = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
+  const int exponent = (code & 0x7f) >> mantissa_bits, mantissa = code & ((1 << mantissa_bits) - 1);
+  const float sign = code & 0x80 ? -1.0f : 1.0f;
+  if (e5m2 ? exponent == 31 : (code & 0x7f) == 0x7f)
+    return e5m2 && mantissa == 0 ? sign * INFINITY : NAN;
+  const int steps = exponent > 0 ? mantissa + (1 << mantissa_bits) : mantissa;
+  return sign * std::ldexp(static_cast<float>(steps), std::max(exponent, 1) - bias - mantissa_bits);
+}
 
 template <class T>
 T load(const void* base, std::int32_t type, std::int64_t i) {
@@ -18,6 +29,9 @@ T load(const void* base, std::int32_t type, std::int64_t i) {
       return static_cast<T>(static_cast<const float*>(base)[i]);
     case CUDA_R_16BF:
       return gpu::bf16_value(static_cast<const std::uint16_t*>(base)[i]);
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2:
+      return f8_value(static_cast<const std::uint8_t*>(base)[i], type == CUDA_R_8F_E5M2);
     default:
       return gpu::f16_value(static_cast<const std::uint16_t*>(base)[i]);
   }
@@ -108,10 +122,13 @@ void multiply_one(const Product& product, std::int64_t batch) {
   const auto a = widened<T>(product.a, product.a_layout, batch, how.transa);
   const auto b = widened<T>(product.b, product.b_layout, batch, how.transb);
   const auto sums = product_of(a, b, m, n, k);
+  T factor = static_cast<T>(product.alpha);
+  for (const void* scale : {how.a_scale, how.b_scale})
+    if (scale) factor *= static_cast<T>(*static_cast<const float*>(scale));
 
   for (std::int64_t i = 0; i < m; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
-      T value = static_cast<T>(product.alpha) * sums[static_cast<std::size_t>(i * n + j)];
+      T value = factor * sums[static_cast<std::size_t>(i * n + j)];
       if (product.beta != 0)
         value += static_cast<T>(product.beta) *
                  load<T>(product.c, product.c_layout.type, index(product.c_layout, batch, i, j));

@@ -15,11 +15,13 @@ struct Product {
   double alpha = 1;
   double beta = 0;
 
+  bool is_f8() const;  // A and B, or one of them
   bool has_bias() const;
   bool has_aux() const;  // input of GELU: written, or read
 };
 
-// d = epilogue(alpha op(a) op(b) + beta c), for all products of a batch.
+// d = epilogue(alpha op(a) op(b) + beta c), for all products of a batch. Operands of F8 are their
+// codes times a scale.
 void multiply(const Product& product);
 
 }  // namespace aisc::emulated_gpu

@@ -13,13 +13,22 @@ struct cublasLtContext {
 
 namespace aisc::emulated_gpu {
 
+namespace {
+
+constexpr std::uint32_t kF8Alignment = 16;  // bytes, of every matrix
+
+bool is_f8_type(std::int32_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+}  // namespace
+
+bool Product::is_f8() const { return is_f8_type(a_layout.type) || is_f8_type(b_layout.type); }
 bool Product::has_bias() const { return (how.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
 bool Product::has_aux() const { return (how.epilogue & 128) != 0; }
 
 namespace {
 
 std::size_t bytes_of_type(std::int32_t type) {
-  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : is_f8_type(type) ? 1 : 2;
 }
 
 // Bytes from the first to the last element of all matrices of a batch.
@@ -36,15 +45,17 @@ std::size_t extent_bytes(const cublasLtMatrixLayoutOpaque_t& layout) {
 std::string type_error(const Product& p) {
   const auto a = p.a_layout.type;
   const auto d = p.d_layout.type;
-  if (p.b_layout.type != a || p.c_layout.type != d)
-    return fmt::format("types of A, B, C, D: {}, {}, {}, {}", a, p.b_layout.type, p.c_layout.type,
-                       d);
+  const auto b = p.b_layout.type;
+  const bool f8 = is_f8_type(a) && is_f8_type(b) && (a == CUDA_R_8F_E4M3 || b == CUDA_R_8F_E4M3);
+  if ((b != a && !f8) || (p.is_f8() && !f8) || p.c_layout.type != d)
+    return fmt::format("types of A, B, C, D: {}, {}, {}, {}", a, b, p.c_layout.type, d);
   if (p.how.compute_type == CUBLAS_COMPUTE_64F)
     return a == CUDA_R_64F && d == CUDA_R_64F && p.how.scale_type == CUDA_R_64F
                ? ""
                : "COMPUTE_64F takes R_64F only";
   if (p.how.scale_type != CUDA_R_32F) return "COMPUTE_32F takes scale type R_32F only";
-  if (a == CUDA_R_64F || (d != a && d != CUDA_R_32F))
+  const bool shorter = d == (f8 ? CUDA_R_16BF : a) || (f8 && d == CUDA_R_16F);
+  if (a == CUDA_R_64F || (!shorter && d != CUDA_R_32F))
     return fmt::format("COMPUTE_32F: types of A and D: {}, {}", a, d);
   return "";
 }
@@ -82,6 +93,25 @@ std::string epilogue_error(const Product& p) {
   return "";
 }
 
+// What the tensor cores of compute capability 8.9 and 9.0 want of F8, which is also all that is
+// emulated of it.
+std::string f8_error(const Product& p, std::uint64_t m, std::uint64_t n, std::uint64_t k) {
+  if (p.how.transa != CUBLAS_OP_T || p.how.transb != CUBLAS_OP_N ||
+      p.a_layout.order != CUBLASLT_ORDER_COL || p.b_layout.order != CUBLASLT_ORDER_COL)
+    return "F8: A has to be transposed and B not, both in ORDER_COL";
+  if (m % 16 != 0 || n % 16 != 0 || k % 16 != 0)
+    return fmt::format("F8: m, n, k are {}, {}, {}: not multiples of 16", m, n, k);
+  for (const auto* layout : {&p.a_layout, &p.b_layout, &p.c_layout, &p.d_layout})
+    if (layout->ld % 16 != 0)
+      return fmt::format("F8: leading dimension {}: not a multiple of 16", layout->ld);
+  if (p.how.epilogue != CUBLASLT_EPILOGUE_DEFAULT && p.how.epilogue != CUBLASLT_EPILOGUE_BIAS)
+    return fmt::format("F8: epilogue {} is not emulated", p.how.epilogue);
+  const std::int32_t bias = p.d_layout.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
+  if (p.has_bias() && p.how.bias_type != bias)
+    return fmt::format("F8: bias of type {}, expected {}", p.how.bias_type, bias);
+  return "";
+}
+
 // Why the library would not take descriptors like these; empty: it would.
 std::string find_error(const Product& p) {
   if (std::string error = type_error(p); !error.empty()) return error;
@@ -100,6 +130,8 @@ std::string find_error(const Product& p) {
       n != p.c_layout.cols)
     return fmt::format("op(A) is {} x {}, op(B) is {} x {}, C is {} x {}, D is {} x {}", m, k, k_b,
                        n, p.c_layout.rows, p.c_layout.cols, p.d_layout.rows, p.d_layout.cols);
+  if (p.is_f8()) return f8_error(p, m, n, k);
+  if (p.how.a_scale || p.how.b_scale) return "a scale of A or B, which are not F8";
   return epilogue_error(p);
 }
 
@@ -127,6 +159,8 @@ std::string memory_error(const Product& p) {
   if (!is_reachable(p.d, extent_bytes(p.d_layout))) return "D";
   if (p.has_bias() && !is_reachable(p.how.bias, p.d_layout.rows * bytes_of_type(p.how.bias_type)))
     return "bias";
+  for (const void* scale : {p.how.a_scale, p.how.b_scale})
+    if (scale && !is_reachable(scale, sizeof(float))) return "scale";
   const auto aux =
       static_cast<std::size_t>(static_cast<std::int64_t>(p.d_layout.rows) +
                                (static_cast<std::int64_t>(p.d_layout.cols) - 1) * p.how.aux_ld +
@@ -233,6 +267,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(desc->aux_ld, buf, sizeInBytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
       return set(desc->aux_batch_stride, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return set(desc->a_scale, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return set(desc->b_scale, buf, sizeInBytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+      return set(desc->fast_accum, buf, sizeInBytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -288,7 +328,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
       requestedAlgoCount <= 0 || !heuristicResultsArray || !returnAlgoCount)
     return CUBLAS_STATUS_INVALID_VALUE;
   *returnAlgoCount = 0;
-  if (!find_error(make_product(*operationDesc, *Adesc, *Bdesc, *Cdesc, *Ddesc)).empty())
+  const Product product = make_product(*operationDesc, *Adesc, *Bdesc, *Cdesc, *Ddesc);
+  const auto* alignments = preference->alignment_bytes;
+  if (!find_error(product).empty() ||
+      (product.is_f8() && *std::min_element(alignments, alignments + 4) < kF8Alignment))
     return CUBLAS_STATUS_NOT_SUPPORTED;  // which a program may well want to know: not reported
   heuristicResultsArray[0] = {};
   std::copy_n(preference->alignment_bytes, 4, heuristicResultsArray[0].algo.data);
@@ -328,6 +371,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
       return refuse(CUBLAS_STATUS_INVALID_VALUE,
                     fmt::format("{} is not aligned to {} bytes, for which the algorithm was chosen",
                                 "ABCD"[i], algo -> data[i]));
+  for (const void* pointer : pointers)
+    if (product.is_f8() && reinterpret_cast<std::uintptr_t>(pointer) % kF8Alignment != 0)
+      return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "F8: a matrix that is not aligned to 16 bytes");
   CUstream_st& it = stream_of(stream);
   if (lightHandle->device != current_device() || it.device != current_device())
     return refuse(CUBLAS_STATUS_EXECUTION_FAILED,

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "10_model_compression/distill.h"
+#include "10_model_compression/host_numbers.h"
 #include "common/core/error.h"
+#include "common/ops/cpu/check_range.h"
 #include "common/ops/cpu/parallel.h"
 #include "common/ops/ops_checks.h"
 
@@ -27,43 +29,34 @@ namespace {
 // made of them. A formula's count, as those of common/ops/costs.h.
 constexpr double kLossFlops = 18, kGradientFlops = 23;
 
+// On one device.
 struct DistilledTokens {
   ConstView student, teacher, targets;
   std::int64_t classes;
-  const DistillOptions& options;
-
-  void check(const char* operation) const {
-    const ops::Checks checks(operation, "student", student);
-    options.validate();
-    checks.rank("student", student, 2);
-    checks.rank("teacher", teacher, 2);
-    const std::int64_t N = student.shape()[0], V = student.shape()[1], W = teacher.shape()[1];
-    if (!is_floating(teacher.dtype()))
-      fail(fmt::format("{}: teacher is {}, expected a floating type", operation,
-                       name_of(teacher.dtype())));
-    if (teacher.shape()[0] != N)
-      fail(fmt::format("{}: teacher has {} rows, student {}", operation, teacher.shape()[0], N));
-    checks.is("targets", targets, {N}, DType::I32);
-    if (classes < 1 || classes > std::min(V, W))
-      fail(fmt::format("{}: classes are {}, expected 1 to {}: student has {} columns, teacher {}",
-                       operation, classes, std::min(V, W), V, W));
-  }
-  void charge(const char* operation, double flops, std::size_t written_bytes) const {
-    Device& device = student.device();
-    if (!device.wants_costs()) return;
-    const std::size_t bytes = student.bytes() + teacher.bytes() + targets.bytes() + written_bytes;
-    device.charge({.operation = operation,
-                   .flops = flops * static_cast<double>(student.shape()[0] * classes),
-                   .bytes = static_cast<double>(bytes),
-                   .dtype = student.dtype()});
-  }
-  void check_targets(const char* operation) const {
-    for (const std::int32_t target : targets.values<std::int32_t>())
-      if (target < -1 || target >= classes)
-        fail(fmt::format("{}: target {} is no class, expected -1 to {}", operation, target,
-                         classes - 1));
-  }
 };
+
+// Both functions' checks of what they read, and the charge for so many FLOPs a class.
+void check_distilled(const char* operation, const DistilledTokens& all,
+                     const DistillOptions& options, double flops, std::size_t written_bytes) {
+  const auto& [student, teacher, targets, classes] = all;
+  options.validate();
+  const ops::Checks checks(operation, "student", student);
+  (void)ops::Checks(operation, "teacher", teacher);  // floating, too
+  checks.rank("student", student, 2);
+  checks.rank("teacher", teacher, 2);
+  const std::int64_t N = student.shape()[0], V = student.shape()[1], W = teacher.shape()[1];
+  if (teacher.shape()[0] != N)
+    fail(fmt::format("{}: teacher has {} rows, student {}", operation, teacher.shape()[0], N));
+  checks.is("targets", targets, {N}, DType::I32);
+  if (classes < 1 || classes > std::min(V, W))
+    fail(fmt::format("{}: classes are {}, expected 1 to {}: student has {} columns, teacher {}",
+                     operation, classes, std::min(V, W), V, W));
+  const std::size_t bytes = student.bytes() + teacher.bytes() + targets.bytes() + written_bytes;
+  student.device().charge({.operation = operation,
+                           .flops = flops * static_cast<double>(N * classes),
+                           .bytes = static_cast<double>(bytes),
+                           .dtype = student.dtype()});
+}
 
 template <class S>
 void widened_row(std::span<S> wide, const ConstView& x, std::int64_t row) {
@@ -103,46 +96,33 @@ void for_each_distilled(const DistilledTokens& all, Token token, None none) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// x where the host reads it, with `copy` to keep it.
-ConstView readable_tokens(const ConstView& x, Device& host, Tensor& copy) {
-  if (x.device().is_host()) return x;
-  copy = Tensor(x.shape(), x.dtype(), host);
-  x.device().copy(copy, x);
-  return copy;
-}
-
-// Calls f(student, teacher, targets) on the host, unless there are no numbers.
+// Calls f(what `all` has, on the host), unless there are no numbers.
 template <class F>
-void run_distilled(const DistilledTokens& all, Device& host, F f) {
+void run_distilled(const char* operation, const DistilledTokens& all, F f) {
   if (all.student.device().kind() == DeviceKind::Meta) return;
-  Tensor student, teacher, targets;
-  f(DistilledTokens{readable_tokens(all.student, host, student),
-                    readable_tokens(all.teacher, host, teacher),
-                    readable_tokens(all.targets, host, targets), all.classes, all.options});
+  const HostNumbers student(all.student), teacher(all.teacher), targets(all.targets);
+  cpu::check_range(operation, "target", targets.view(), -1, all.classes);
+  f(DistilledTokens{student.view(), teacher.view(), targets.view(), all.classes});
 }
 
 }  // namespace
 
 void distill_loss(View hard, View soft, ConstView student, ConstView teacher, ConstView targets,
                   std::int64_t classes, const DistillOptions& options) {
-  const DistilledTokens all{student, teacher, targets, classes, options};
-  all.check("distill_loss");
+  const DistilledTokens all{student, teacher, targets, classes};
+  check_distilled("distill_loss", all, options, kLossFlops, hard.bytes() + soft.bytes());
   const ops::Checks checks("distill_loss", "student", student);
   const DType statistics = statistics_of(student.dtype());
   checks.is("hard", hard, targets.shape(), statistics);
   checks.is("soft", soft, targets.shape(), statistics);
-  all.charge("distill_loss", kLossFlops, hard.bytes() + soft.bytes());
-  CpuDevice host;
-  run_distilled(all, host, [&](const DistilledTokens& here) {
-    here.check_targets("distill_loss");
+  run_distilled("distill_loss", all, [&](const DistilledTokens& here) {
+    const HostNumbers hards(hard), softs(soft);
     dispatch(statistics, [&](auto type) {
       using S = Accumulator<decltype(type)>;
-      const Tensor parts({2, targets.count()}, statistics, host);
-      const std::span<S> hards = parts.rows(0, 1).template values<S>(),
-                         softs = parts.rows(1, 2).template values<S>();
-      const auto write = [&](std::int64_t row, const DistilledLoss& loss) {
-        hards[static_cast<std::size_t>(row)] = static_cast<S>(loss.hard);
-        softs[static_cast<std::size_t>(row)] = static_cast<S>(loss.soft);
+      const auto write = [h = hards.view().data<S>(), s = softs.view().data<S>()](
+                             std::int64_t row, const DistilledLoss& loss) {
+        h[row] = static_cast<S>(loss.hard);
+        s[row] = static_cast<S>(loss.soft);
       };
       for_each_distilled<S>(
           here,
@@ -150,30 +130,25 @@ void distill_loss(View hard, View soft, ConstView student, ConstView teacher, Co
             write(row, distill_token(its, wanted, target, options));
           },
           [&](std::int64_t row) { write(row, {}); });
-      hard.device().copy(hard, parts.rows(0, 1).reshaped(hard.shape()));
-      soft.device().copy(soft, parts.rows(1, 2).reshaped(soft.shape()));
     });
+    hards.write_back();
+    softs.write_back();
   });
 }
 
 void distill_backward(View dstudent, ConstView student, ConstView teacher, ConstView targets,
                       std::int64_t classes, const DistillOptions& options, double factor) {
-  const DistilledTokens all{student, teacher, targets, classes, options};
-  all.check("distill_backward");
+  const DistilledTokens all{student, teacher, targets, classes};
+  check_distilled("distill_backward", all, options, kGradientFlops, dstudent.bytes());
   ops::Checks("distill_backward", "student", student)
       .is("dstudent", dstudent, student.shape(), student.dtype());
-  all.charge("distill_backward", kGradientFlops, dstudent.bytes());
-  CpuDevice host;
-  run_distilled(all, host, [&](const DistilledTokens& here) {
-    here.check_targets("distill_backward");
-    const bool is_here = dstudent.device().is_host();
-    const Tensor copy = is_here ? Tensor() : Tensor(dstudent.shape(), dstudent.dtype(), host);
-    const View gradient = is_here ? dstudent : copy.view();
+  run_distilled("distill_backward", all, [&](const DistilledTokens& here) {
+    const HostNumbers gradient(dstudent);
     dispatch(student.dtype(), [&](auto type) {
       using T = decltype(type);
       using S = Accumulator<T>;
       const std::int64_t V = student.shape()[1];
-      T* const first = gradient.data<T>();
+      T* const first = gradient.view().data<T>();
       for_each_distilled<S>(
           here,
           [&](std::int64_t row, std::int64_t target, auto its, auto wanted, auto out) {
@@ -184,7 +159,7 @@ void distill_backward(View dstudent, ConstView student, ConstView teacher, Const
           },
           [&](std::int64_t row) { std::fill_n(first + row * V, V, T{}); });
     });
-    if (!is_here) dstudent.device().copy(dstudent, gradient);
+    gradient.write_back();
   });
 }
 

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
+#include "10_model_compression/eight_bits_gpu.h"
 #include "10_model_compression/f8_rounding.h"
+#include "10_model_compression/scale_tiling.h"
 #include "common/core/error.h"
 #include "common/core/range.h"
 #include "common/ops/cpu/parallel.h"
@@ -16,42 +17,21 @@ namespace {
 
 double bytes_of_number(const ConstView& x) { return static_cast<double>(size_of(x.dtype())); }
 
-// False where nothing is computed. Flops and bytes are those of a number.
-bool has_f8_values(const ConstView& x, const char* what, double flops, double bytes) {
+// Whose numbers these are. Flops and bytes are those of a number.
+enum class Numbers { None, OfHost, OfGpu };
+Numbers charged_numbers(const ConstView& x, const char* what, double flops, double bytes) {
   Device& device = x.device();
   const auto n = static_cast<double>(x.count());
   device.charge({.operation = what, .flops = flops * n, .bytes = bytes * n, .dtype = x.dtype()});
-  if (device.kind() == DeviceKind::Meta) return false;
-  if (!device.is_host())
-    fail(fmt::format("{}: numbers on {}, expected on the host", what, device.name()));
-  return x.count() > 0;
+  if (device.kind() == DeviceKind::Meta || x.count() == 0) return Numbers::None;
+  return device.is_host() ? Numbers::OfHost : Numbers::OfGpu;
 }
-
-// How blocks lie on rows (N, C).
-struct ScaleTiling {
-  ScaleTiling(const Shape& shape, const ScaleBlocks& blocks)
-      : columns(shape[-1]),
-        rows(columns > 0 ? shape.count() / columns : 0),
-        high(blocks.rows > 0 ? std::min(blocks.rows, rows) : rows),
-        wide(blocks.columns > 0 ? std::min(blocks.columns, columns) : columns) {}
-  std::int64_t down() const { return high > 0 ? (rows + high - 1) / high : 0; }
-  std::int64_t across() const { return wide > 0 ? (columns + wide - 1) / wide : 0; }
-  std::int64_t count() const { return down() * across(); }
-  bool is_one() const { return high == rows && wide == columns; }
-
-  std::int64_t first_of(std::int64_t block) const {
-    return block / across() * high * columns + block % across() * wide;
-  }
-  // Calls run(first element, count) for each row of a block.
-  template <class F>
-  void for_rows(std::int64_t block, F run) const {
-    const std::int64_t row = block / across() * high, first = first_of(block);
-    const std::int64_t n = std::min(wide, columns - first % columns);
-    for (std::int64_t r = 0; r < std::min(high, rows - row); ++r) run(first + r * columns, n);
-  }
-
-  std::int64_t columns, rows, high, wide;
-};
+// Likewise, of numbers that are looked at once more where no scale is known.
+Numbers charged_numbers(const ConstView& x, const char* what, float known, double bytes_read,
+                        double bytes_written) {
+  const bool twice = !(known > 0);
+  return charged_numbers(x, what, twice ? 4 : 3, (twice ? 2 : 1) * bytes_read + bytes_written);
+}
 
 template <class F>
 void for_scale_blocks(const ScaleTiling& tiles, F use) {
@@ -85,14 +65,17 @@ std::uint32_t largest_bits_of_all(const T* x, std::int64_t n) {
 }
 
 // Calls use(scale, block, first element, count) for runs that together are all of x, each with its
-// block's scale. A block is looked at and used while it is in cache.
+// block's scale. A block is looked at and used while it is in cache. `known`: the scale of all; 0:
+// it is that of the largest.
 template <class T, class F>
-void for_scaled_runs(const T* x, const ScaleTiling& tiles, const NumberFormat& format, F use) {
-  const auto scale_of = [format](std::uint32_t bits) {
-    return f8_scale(format, std::bit_cast<float>(bits));
+void for_scaled_runs(const T* x, const ScaleTiling& tiles, const NumberFormat& format, float known,
+                     F use) {
+  const auto scale_of = [rounding = F8Rounding(format)](std::uint32_t bits) {
+    return rounding.scale_for(bits);
   };
   if (tiles.is_one()) {
-    const float scale = scale_of(largest_bits_of_all(x, tiles.rows * tiles.columns));
+    const float scale =
+        known > 0 ? known : scale_of(largest_bits_of_all(x, tiles.rows * tiles.columns));
     return for_scale_runs(
         tiles, [=](std::int64_t, std::int64_t first, std::int64_t n) { use(scale, 0, first, n); });
   }
@@ -117,36 +100,21 @@ void require_f8(const char* what, const NumberFormat& format) {
     fail(fmt::format("{}: {} has {} bits, expected 8", what, format.name, format.bits()));
 }
 
-}  // namespace
-
-float f8_scale(const NumberFormat& format, float largest) {
-  if (!(largest > 0)) return 1;
-  // largest is fraction * 2^exponent; how large a fraction may be is the same for all scales.
-  const int exponent = std::ilogb(largest);
-  const bool fits =
-      std::ldexp(largest, -exponent) <= std::ldexp(format.largest(), -format.largest_exponent());
-  return std::ldexp(1.0f, std::max(exponent - format.largest_exponent() + (fits ? 0 : 1), -100));
-}
-
-float largest_magnitude(ConstView x) {
-  if (!has_f8_values(x, "largest magnitude", 1, bytes_of_number(x))) return 0;
-  return dispatch(x.dtype(), [&](auto type) {
-    return std::bit_cast<float>(largest_bits_of_all(x.data<decltype(type)>(), x.count()));
-  });
-}
-
-F8Tensor to_f8(ConstView x, const NumberFormat& format, const ScaleBlocks& blocks) {
+F8Tensor coded_f8(ConstView x, const NumberFormat& format, const ScaleBlocks& blocks, float known) {
   require_f8("to_f8", format);
   const ScaleTiling tiles(x.shape(), blocks);
   const Shape scales = tiles.is_one() ? Shape{1} : Shape{tiles.down(), tiles.across()};
   F8Tensor out{format, blocks, Tensor(x.shape(), DType::U8, x.device()),
                Tensor(scales, DType::F32, x.device())};
-  if (!has_f8_values(x, "to F8", 4, 2 * bytes_of_number(x) + 1)) return out;
+  if (x.count() == 0) ops::fill(out.scales, 1);
+  const Numbers numbers = charged_numbers(x, "to F8", known, bytes_of_number(x), 1);
+  if (numbers == Numbers::OfGpu) f8_gpu::to_f8(out, x, known);
+  if (numbers != Numbers::OfHost) return out;
   auto* codes = out.codes.data<std::uint8_t>();
   auto* block_scales = out.scales.data<float>();
   dispatch(x.dtype(), [&](auto type) {
     const auto* from = x.data<decltype(type)>();
-    for_scaled_runs(from, tiles, format,
+    for_scaled_runs(from, tiles, format, known,
                     [=, rounding = F8Rounding(format)](float scale, std::int64_t block,
                                                        std::int64_t first, std::int64_t n) {
                       write_f8_codes(codes + first, from + first, n, rounding.with(scale));
@@ -156,11 +124,61 @@ F8Tensor to_f8(ConstView x, const NumberFormat& format, const ScaleBlocks& block
   return out;
 }
 
+void write_f8(View out, ConstView x, const NumberFormat& format, const ScaleBlocks& blocks,
+              float known) {
+  require_f8("round_to_f8", format);
+  require_fit("round_to_f8", out, x, x.dtype());
+  const double bytes = bytes_of_number(x);
+  const Numbers numbers = charged_numbers(x, "round to F8", known, bytes, bytes);
+  if (numbers == Numbers::OfGpu) f8_gpu::round_to_f8(out, x, format, blocks, known);
+  if (numbers != Numbers::OfHost) return;
+  dispatch(x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const T* from = x.data<T>();
+    T* to = out.data<T>();
+    for_scaled_runs(from, ScaleTiling(x.shape(), blocks), format, known,
+                    [=, rounding = F8Rounding(format)](float scale, std::int64_t,
+                                                       std::int64_t first, std::int64_t n) {
+                      write_rounded_f8(to + first, from + first, n, rounding.with(scale));
+                    });
+  });
+}
+
+}  // namespace
+
+float f8_scale(const NumberFormat& format, float largest) {
+  return largest > 0 ? F8Rounding(format).scale_for(f32_bits(largest)) : 1;
+}
+
+float largest_magnitude(ConstView x) {
+  const Numbers numbers = charged_numbers(x, "largest magnitude", 1, bytes_of_number(x));
+  if (numbers == Numbers::None) return 0;
+  if (numbers == Numbers::OfGpu) return f8_gpu::largest_magnitude(x);
+  return dispatch(x.dtype(), [&](auto type) {
+    return f32_of_bits(largest_bits_of_all(x.data<decltype(type)>(), x.count()));
+  });
+}
+
+F8Tensor to_f8(ConstView x, const NumberFormat& format, const ScaleBlocks& blocks) {
+  return coded_f8(x, format, blocks, 0);
+}
+F8Tensor to_f8(ConstView x, const NumberFormat& format, float scale) {
+  return coded_f8(x, format, kWholeTensor, scale);
+}
+void round_to_f8(View out, ConstView x, const NumberFormat& format, const ScaleBlocks& blocks) {
+  write_f8(out, x, format, blocks, 0);
+}
+void round_to_f8(View out, ConstView x, const NumberFormat& format, float scale) {
+  write_f8(out, x, format, kWholeTensor, scale);
+}
+
 void from_f8(View out, const F8Tensor& x) {
   require_fit("from_f8", out, x.codes, out.dtype());
-  if (!has_f8_values(out, "from F8", 1, bytes_of_number(out) + 1)) return;
-  std::array<float, 256> numbers;
-  for (std::uint32_t code = 0; code < 256; ++code) numbers[code] = decode(x.format, code);
+  const Numbers numbers = charged_numbers(out, "from F8", 1, bytes_of_number(out) + 1);
+  if (numbers == Numbers::OfGpu) f8_gpu::from_f8(out, x);
+  if (numbers != Numbers::OfHost) return;
+  std::array<float, 256> values;
+  for (std::uint32_t code = 0; code < 256; ++code) values[code] = decode(x.format, code);
   const auto* codes = x.codes.data<std::uint8_t>();
   const auto* scales = x.scales.data<float>();
   dispatch(out.dtype(), [&](auto type) {
@@ -170,39 +188,8 @@ void from_f8(View out, const F8Tensor& x) {
                    [=](std::int64_t block, std::int64_t first, std::int64_t n) {
                      const float scale = scales[block];
                      for (std::int64_t i = first; i < first + n; ++i)
-                       to[i] = static_cast<T>(numbers[codes[i]] * scale);
+                       to[i] = static_cast<T>(values[codes[i]] * scale);
                    });
-  });
-}
-
-void round_to_f8(View out, ConstView x, const NumberFormat& format, const ScaleBlocks& blocks) {
-  require_f8("round_to_f8", format);
-  require_fit("round_to_f8", out, x, x.dtype());
-  if (!has_f8_values(x, "round to F8", 4, 3 * bytes_of_number(x))) return;
-  dispatch(x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    const T* from = x.data<T>();
-    T* to = out.data<T>();
-    for_scaled_runs(from, ScaleTiling(x.shape(), blocks), format,
-                    [=, rounding = F8Rounding(format)](float scale, std::int64_t,
-                                                       std::int64_t first, std::int64_t n) {
-                      write_rounded_f8(to + first, from + first, n, rounding.with(scale));
-                    });
-  });
-}
-
-void round_to_f8(View out, ConstView x, const NumberFormat& format, float scale) {
-  require_f8("round_to_f8", format);
-  require_fit("round_to_f8", out, x, x.dtype());
-  if (!has_f8_values(x, "round to F8", 3, 2 * bytes_of_number(x))) return;
-  dispatch(x.dtype(), [&](auto type) {
-    using T = decltype(type);
-    const T* from = x.data<T>();
-    T* to = out.data<T>();
-    const F8Rounding rounding = F8Rounding(format).with(scale);
-    cpu::parallel_elements(x.count(), [=](std::int64_t begin, std::int64_t end) {
-      write_rounded_f8(to + begin, from + begin, end - begin, rounding);
-    });
   });
 }
 

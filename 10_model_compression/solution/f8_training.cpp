@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "10_model_compression/more/f8_linear.h"
 #include "common/core/error.h"
 #include "common/nn/sequence.h"
 
@@ -72,18 +73,22 @@ F8Layer::F8Layer(const Rank& rank, std::unique_ptr<Layer> inner, const F8Options
       weights_.push_back({p, {options.values, kSquareBlocks, LargestOfSteps(options.history)}});
 }
 
-void F8Layer::round(View out, ConstView x, const Kind& kind, const Pass& pass) const {
+// A forward that is repeated finds the same: what this step has seen does not count for it.
+float F8Kind::delayed_scale(ConstView x, std::uint64_t step) const {
+  const float known = seen.before(step), found = largest_magnitude(x);
+  seen.record(step, found);
+  return f8_scale(format, known > 0 ? known : found);
+}
+
+void F8Layer::round(View out, ConstView x, const F8Kind& kind, const Pass& pass) const {
   if (options_.scale == F8Scale::Block) return round_to_f8(out, x, kind.format, kind.blocks);
   if (options_.scale == F8Scale::Tensor || !pass.training)
     return round_to_f8(out, x, kind.format, kWholeTensor);
-  // A forward that is repeated finds the same: what this step has seen does not count for it.
-  const float known = kind.seen.before(pass.step), found = largest_magnitude(x);
-  kind.seen.record(pass.step, found);
-  round_to_f8(out, x, kind.format, f8_scale(kind.format, known > 0 ? known : found));
+  round_to_f8(out, x, kind.format, kind.delayed_scale(x, pass.step));
 }
 
 // Others may hold x, too: the trunk that goes past a block, or what the layer before has kept.
-Tensor F8Layer::rounded(Tensor x, const Kind& kind, const Pass& pass) const {
+Tensor F8Layer::rounded(Tensor x, const F8Kind& kind, const Pass& pass) const {
   const auto span = rank_.trace.span("rounding", name_);
   Tensor out = output_like(x);
   round(out, x, kind, pass);
@@ -151,8 +156,12 @@ GptParts f8_parts(GptParts parts, const F8Options& options) {
   const F8Layers& layers = options.layers;
   if (layers.linears)
     for (auto* linear : {&parts.column, &parts.row})
-      *linear = [around, inner = *linear](const Wanted& w, const GptParts::LinearSizes& z) {
-        return around(w, inner(w, z), {.weights = is_f8_matrix});
+      *linear = [around, options, inner = *linear](
+                    const Wanted& w, const GptParts::LinearSizes& z) -> std::unique_ptr<Layer> {
+        std::unique_ptr<Layer> made = inner(w, z);
+        if (F8Linear::replaces(w.rank, *made, options))
+          return std::make_unique<F8Linear>(w.rank, std::move(made), z.gelu, options);
+        return around(w, std::move(made), {.weights = is_f8_matrix});
       };
   if (layers.norms)
     parts.norm = [around, inner = parts.norm](const Wanted& w) {

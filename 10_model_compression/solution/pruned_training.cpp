@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "10_model_compression/host_numbers.h"
 #include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/core/range.h"
@@ -22,25 +23,6 @@ View updated_weights(const Optimizer& optimizer, std::size_t slice) {
 std::int64_t goes_of(std::int64_t count, double sparsity) {
   return std::min(pruned_count(sparsity, count), count - 1);
 }
-
-// The numbers where the host can read them: a copy, where they are on a GPU.
-class HostNumbers {
- public:
-  explicit HostNumbers(const View& numbers) : numbers_(numbers) {
-    if (numbers.device().is_host()) return;
-    copy_ = Tensor(numbers.shape(), numbers.dtype(), host_, Purpose::Workspace);
-    numbers.device().copy(copy_, numbers);
-  }
-  View view() const { return copy_ ? copy_.view() : numbers_; }
-  void write_back() const {
-    if (copy_) numbers_.device().copy(numbers_, copy_);
-  }
-
- private:
-  CpuDevice host_;
-  View numbers_;
-  Tensor copy_;
-};
 
 std::vector<std::uint32_t> keys_of(const View& weights) {
   return magnitude_keys(HostNumbers(weights).view());

@@ -34,11 +34,6 @@ Batch with_tokens(Batch batch) {
 
 namespace {
 
-const DistillOptions& valid_distillation(const DistillOptions& options) {
-  options.validate();
-  return options;
-}
-
 // Half of what with_tokens() has put together: (B, T).
 enum class HalfOf { Targets, Tokens };
 Tensor half_of_targets(const Tensor& both, HalfOf half) {
@@ -55,8 +50,9 @@ DistillLoss::DistillLoss(const Rank& rank, const GptConfig& student, Teacher tea
     : rank_(rank),
       classes_(student.vocabulary),
       teacher_(std::move(teacher)),
-      options_(valid_distillation(options)),
+      options_(options),
       hard_(rank, classes_) {
+  options.validate();
   const GptConfig& its = teacher_.config();
   if (its.vocabulary != student.vocabulary)
     fail(

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -14,29 +13,12 @@
 #include "common/core/error.h"
 #include "common/core/system/files.h"
 #include "common/ops/ops.h"
-#include "formats/json_file.h"
 
 namespace aisc {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char *kCodes = ".codes", *kScales = ".scales", *kZeroPoints = ".zero_points";
 constexpr const char* kWeights = "/model.safetensors";
-
-// The words of config.json, in the order of the enumerators.
-constexpr const char* kSymmetries[] = {"symmetric", "asymmetric"};
-constexpr const char* kPers[] = {"tensor", "channel", "group"};
-
-const char* word_of(Symmetry symmetry) { return kSymmetries[static_cast<int>(symmetry)]; }
-const char* word_of(Per per) { return kPers[static_cast<int>(per)]; }
-
-std::string compression_json(const Quantization& how) {
-  nlohmann::ordered_json j{
-      {"bits", how.bits}, {"range", word_of(how.symmetry)}, {"per", word_of(how.per)}};
-  if (how.per == Per::Group) j["group"] = how.group;
-  return j.dump();
-}
 
 // Its tensors in a file, by what follows the weight's name there.
 std::vector<std::pair<std::string, const Tensor*>> tensors_of(const Codes& codes) {
@@ -51,38 +33,6 @@ Tensor in_numbers(ConstView x, DType dtype) {
   ops::cast(cast, x);
   return cast;
 }
-
-class CompressionReader {
- public:
-  explicit CompressionReader(const Safetensors& file)
-      : path_(file.path()), json_(json::parse(compression_in(file), nullptr, false)) {
-    if (json_.is_discarded()) fail(path_ + ": found floating numbers, expected codes");
-  }
-  template <class E, std::size_t N>
-  void read(const char* key, const char* const (&words)[N], E& value) const {
-    for (std::size_t i = 0; i < N; ++i)
-      if (at(key) == words[i]) {
-        value = static_cast<E>(i);
-        return;
-      }
-    refuse(key, fmt::format("one of {}", fmt::join(words, ", ")));
-  }
-  template <class T>
-  void read(const char* key, T& value) const {
-    if (!at(key).is_number_integer()) refuse(key, "a whole number");
-    value = at(key).get<T>();
-  }
-
- private:
-  json at(const char* key) const { return json_.is_object() ? json_.value(key, json()) : json(); }
-  [[noreturn]] void refuse(const char* key, const std::string& expected) const {
-    fail(fmt::format("{}: config.json: \"compression\": \"{}\": found {}, expected {}", path_, key,
-                     at(key).is_null() ? "nothing" : shown(at(key)), expected));
-  }
-
-  std::string path_;
-  json json_;
-};
 
 // Before memory is asked for: the file has these tensors, in these shapes.
 void require_shape(const Safetensors& file, const std::string& name,
@@ -106,14 +56,6 @@ void require_whole(const Options& options, const std::string& path) {
 }
 
 }  // namespace
-
-std::string words_for(const Quantization& how) {
-  const std::string whose = how.per == Per::Tensor ? "a matrix"
-                            : how.per == Per::Channel
-                                ? "a row"
-                                : fmt::format("{} weights of a row", how.group);
-  return fmt::format("int{}, {}, a scale for {}", how.bits, word_of(how.symmetry), whose);
-}
 
 void write_coded_weights(const std::string& folder, const GptConfig& config,
                          const ParameterStore& parameters, const CodesByName& codes,
@@ -139,7 +81,7 @@ void write_coded_weights(const std::string& folder, const GptConfig& config,
     for (const auto& [suffix, tensor] : tensors_of(its->second)) writer.append(*tensor);
   }
   writer.commit();
-  write_file(folder + "/config.json", coded_config(config, compression_json(how)));
+  write_file(folder + "/config.json", coded_config(config, quantization_json(how)));
 }
 
 void write_plain_weights(const std::string& folder, const GptConfig& config,
@@ -158,17 +100,6 @@ void write_plain_weights(const std::string& folder, const GptConfig& config,
   }
   writer.commit();
   write_file(folder + "/config.json", outline.config);
-}
-
-Quantization quantization_in(const Safetensors& file) {
-  const CompressionReader compression(file);
-  Quantization how;
-  compression.read("bits", how.bits);
-  compression.read("range", kSymmetries, how.symmetry);
-  compression.read("per", kPers, how.per);
-  if (how.per == Per::Group) compression.read("group", how.group);
-  how.validate();
-  return how;
 }
 
 CodesByName read_codes(const Safetensors& file, const GptConfig& config, Device& device) {

@@ -35,6 +35,9 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE = 13,
+  CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+  CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
+  CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
   CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
 };
 enum cublasLtMatrixLayoutAttribute_t {
@@ -71,6 +74,8 @@ struct cublasLtMatmulDescOpaque_t {
   std::int32_t bias_type;
   void* aux;
   std::int64_t aux_ld, aux_batch_stride;
+  const void *a_scale, *b_scale;  // F32, of F8
+  std::int8_t fast_accum;         // changes nothing here
 };
 using cublasLtMatmulDesc_t = cublasLtMatmulDescOpaque_t*;
 struct cublasLtMatmulPreferenceOpaque_t {

@@ -317,7 +317,7 @@ TEST(DistillErrors, SayWhatIsWrong) {
                          {"distill_backward", "teacher has 2 rows, student 3"}));
   EXPECT_TRUE(error_says([&] { gradient(small, x.targets, 4); }, {"teacher is (3)", "2 dimen"}));
   EXPECT_TRUE(
-      error_says([&] { gradient(integers, x.targets, 4); }, {"teacher is I32", "floating"}));
+      error_says([&] { gradient(integers, x.targets, 4); }, {"teacher is (3, 5) I32", "floating"}));
   EXPECT_TRUE(error_says([&] { gradient(x.teacher, small, 4); }, {"targets is (3) F32", "I32"}));
   EXPECT_TRUE(error_says([&] { gradient(x.teacher, x.targets, 6); },
                          {"classes are 6, expected 1 to 5", "6 columns", "teacher 5"}));
@@ -325,7 +325,7 @@ TEST(DistillErrors, SayWhatIsWrong) {
       [&] {
         gradient(x.teacher, ids_tensor({0, 4, 1}, device), 4);
       },
-      {"target 4 is no class", "-1 to 3"}));
+      {"target[1] is 4", "-1 <= target < 4"}));
   EXPECT_TRUE(error_says([&] { distill_backward(few, x.student, x.teacher, x.targets, 4, {}, 1); },
                          {"dstudent"}));
   EXPECT_TRUE(error_says([&] { distill_loss(few, small, x.student, x.teacher, x.targets, 4, {}); },

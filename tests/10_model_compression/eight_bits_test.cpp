@@ -9,11 +9,13 @@
 #include <limits>
 
 #include "10_model_compression/largest_of_steps.h"
+#include "10_model_compression/more/f8_matmul.h"
 #include "common/comm/launch.h"
 #include "common/core/range.h"
 #include "common/model/emulated_device.h"
 #include "tests/10_model_compression/f8_by_loops.h"
 #include "tests/support/drawn.h"
+#include "tests/support/has_cuda.h"
 #include "tests/support/message_of.h"
 #include "tests/support/some_gpu.h"
 #include "tests/support/tensors.h"
@@ -212,13 +214,21 @@ TEST(LargestOfSteps, HistoryOfThreeByHand) {
   EXPECT_EQ(message_of([] { LargestOfSteps none(0); }), "a history of 0 steps, expected 1 or more");
 }
 
-TEST(ToF8, IsForTheHostsMemory) {
-  SomeGpu gpu;  // that nobody has: numbers are not the host's to read
-  const Tensor x({2, 3}, DType::F32, gpu);
-  EXPECT_EQ(message_of([&] { round_to_f8(x, x, kE4M3, kRowBlocks); }),
-            "round to F8: numbers on cuda:0, expected on the host");
-  EXPECT_EQ(message_of([&] { (void)largest_magnitude(x); }),
-            "largest magnitude: numbers on cuda:0, expected on the host");
+TEST(ToF8, IsForTheHostsMemoryWithoutCuda) {
+  if (has_cuda()) return;  // then it is a GPU that there is none of
+  SomeGpu gpu;
+  const Tensor x({2, 3}, DType::F32, gpu), codes({2, 3}, DType::U8, gpu), one({1}, DType::F32, gpu);
+  const F8Tensor f8{kE4M3, kWholeTensor, codes.share(), one.share()};
+  const Tensor y({2, 2}, DType::F32, gpu);
+  const auto message =
+      "F8: numbers on cuda:0, expected on the host: this program was built without CUDA (./aisc "
+      "build cuda makes one with it)";
+  EXPECT_EQ(message_of([&] { round_to_f8(x, x, kE4M3, kRowBlocks); }), message);
+  EXPECT_EQ(message_of([&] { (void)largest_magnitude(x); }), message);
+  EXPECT_EQ(message_of([&] { (void)to_f8(x, kE4M3, 1.0f); }), message);
+  EXPECT_EQ(message_of([&] { from_f8(x, f8); }), message);
+  EXPECT_EQ(message_of([&] { (void)transposed(f8); }), message);
+  EXPECT_EQ(message_of([&] { f8_matmul(y, f8, f8); }), message);
 }
 
 TEST(ToF8, SaysWhatDoesNotFit) {

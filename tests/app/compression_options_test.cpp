@@ -28,8 +28,6 @@ TEST(CompressionOptions, SayWhichFlagsDoNotGoTogether) {
         "--loss-scale-min: only beside --loss-scale dynamic or deepspeed, or --precision f16"},
        {{"--f8-scale", "tensor"}, "--f8-scale: only beside --precision f8"},
        {{"--precision", "bf16", "--f8-layers", "head"}, "--f8-layers: only beside --precision f8"},
-       {{"--precision", "f8", "--device", "cuda"},
-        "--precision f8 and --device: it computes on the host"},
        {{"--quantize-aware", "int8", "--device", "cuda"},
         "--quantize-aware and --device: it computes on the host"},
        {{"--quantize-aware", "int4", "--ranks", "2", "--pp", "2", "--schedule", "2bw"},
@@ -82,6 +80,7 @@ TEST(CompressionOptions, GoTogetherOtherwise) {
             DType::F32);
   const Options eight = accepted({"--precision", "f8", "--f8-layers", "linears,head"});
   EXPECT_TRUE(eight.compression.f8);
+  EXPECT_TRUE(accepted({"--precision", "f8", "--device", "cuda"}).compression.f8);
   EXPECT_EQ(eight.train.model.dtype, DType::BF16);
   EXPECT_EQ(accepted({"--sparsity", "0.9", "--prune-rounds", "8"}).compression.prune_rounds, 8);
   EXPECT_EQ(accepted({"--power-sgd", "4", "--precision", "bf16", "--gradients", "f32"})

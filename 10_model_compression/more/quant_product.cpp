@@ -1,12 +1,12 @@
 // Few rows: codes decoded in registers (coded_rows.h). Many: a block of the weight at a time,
 // decoded in cache.
-#include "10_model_compression/quant_product.h"
+#include "10_model_compression/more/quant_product.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "10_model_compression/coded_rows.h"
+#include "10_model_compression/more/coded_rows.h"
 #include "common/core/error.h"
 #include "common/ops/ops.h"
 

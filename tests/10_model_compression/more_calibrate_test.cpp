@@ -1,5 +1,5 @@
 // Clipped ranges: by hand, never worse in their own measure, and the inputs that are gathered.
-#include "10_model_compression/calibrate.h"
+#include "10_model_compression/more/calibrate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Layers whose weight is codes: what they compute, their bytes, and a GPT that generates with them.
-#include "10_model_compression/quant_linear.h"
+#include "10_model_compression/more/quant_linear.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // A search over clipped ranges, and the inputs that say which columns matter.
-#include "10_model_compression/calibrate.h"
+#include "10_model_compression/more/calibrate.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "10_model_compression/prune_neurons.h"
+#include "10_model_compression/more/prune_neurons.h"
 
 #include <fmt/format.h>
 

@@ -1,12 +1,12 @@
 // A linear layer over codes, and models that have them.
-#include "10_model_compression/quant_linear.h"
+#include "10_model_compression/more/quant_linear.h"
 
 #include <fmt/format.h>
 
 #include <memory>
 #include <utility>
 
-#include "10_model_compression/quant_product.h"
+#include "10_model_compression/more/quant_product.h"
 #include "common/core/error.h"
 
 namespace aisc {

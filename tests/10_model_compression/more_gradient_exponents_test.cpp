@@ -1,5 +1,5 @@
 // Exponents of gradients, and what of them F16 holds: by hand, and beside Float16 itself.
-#include "10_model_compression/gradient_exponents.h"
+#include "10_model_compression/more/gradient_exponents.h"
 
 #include <gtest/gtest.h>
 

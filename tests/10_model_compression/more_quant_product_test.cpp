@@ -1,5 +1,5 @@
 // Products with codes: by hand, and against a scalar product with the numbers of the codes.
-#include "10_model_compression/quant_product.h"
+#include "10_model_compression/more/quant_product.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "10_model_compression/gradient_exponents.h"
+#include "10_model_compression/more/gradient_exponents.h"
 
 #include <cmath>
 

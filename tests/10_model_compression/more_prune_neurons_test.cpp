@@ -1,5 +1,5 @@
 // Neurons that go: the smaller MLP is the masked one.
-#include "10_model_compression/prune_neurons.h"
+#include "10_model_compression/more/prune_neurons.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "10_model_compression/sparse_product.h"
+#include "10_model_compression/more/sparse_product.h"
 
 #include <fmt/format.h>
 

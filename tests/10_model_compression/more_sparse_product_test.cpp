@@ -1,5 +1,5 @@
 // Compressed rows: by hand, there and back, and products against the dense ones.
-#include "10_model_compression/sparse_product.h"
+#include "10_model_compression/more/sparse_product.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
