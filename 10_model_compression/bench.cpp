@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "10_model_compression/f8_training.h"
+#include "10_model_compression/more/f8_training.h"
 #include "10_model_compression/more/quant_product.h"
 #include "10_model_compression/scaled_step.h"
 #include "common/comm/launch.h"

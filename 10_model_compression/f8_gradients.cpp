@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "08_moe/expert_parallel.h"
-#include "10_model_compression/f8_training.h"
+#include "10_model_compression/more/f8_training.h"
 #include "common/comm/launch.h"
 #include "common/core/flags/program.h"
 #include "common/core/range.h"

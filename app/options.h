@@ -74,7 +74,7 @@ struct Options {
   // Fewer bits, fewer weights, a teacher (module 10).
   struct Compression {
     bool f8 = false;                 // BF16 whose linear layers multiply eight bits
-    std::string f8_scale = "block";  // 10_model_compression/f8_training.h
+    std::string f8_scale = "block";  // 10_model_compression/more/f8_training.h
     std::string f8_layers = "linears";
     // "dynamic", "deepspeed", or a number, which is static; "auto": dynamic beside f16, else 1.
     std::string loss_scale = "auto";

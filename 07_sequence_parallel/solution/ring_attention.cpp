@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "07_sequence_parallel/merge.h"
+#include "common/nn/encoder_core.h"
 
 namespace aisc {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 #include "10_model_compression/more/packed_bits.h"
 #include "common/core/error.h"
 #include "common/core/range.h"

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "10_model_compression/f8_training.h"
 #include "10_model_compression/more/f8_matmul.h"
+#include "10_model_compression/more/f8_training.h"
 #include "common/nn/linear.h"
 
 namespace aisc {

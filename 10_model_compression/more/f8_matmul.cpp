@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "10_model_compression/eight_bits_gpu.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
 #include "common/core/error.h"
 #include "common/ops/cpu/parallel.h"
 

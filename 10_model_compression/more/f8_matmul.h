@@ -2,7 +2,7 @@
 // on (Ada, Hopper), and not the numbers that they stand for.
 #pragma once
 
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 #include "common/ops/ops.h"
 
 namespace aisc {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "08_moe/expert_parallel.h"
-#include "10_model_compression/f8_training.h"
 #include "10_model_compression/more/encoded_activations.h"
+#include "10_model_compression/more/f8_training.h"
 #include "10_model_compression/pruned_training.h"
 #include "10_model_compression/scaled_step.h"
 #include "10_model_compression/straight_through.h"

@@ -9,24 +9,16 @@
 #include <vector>
 
 #include "common/comm/mesh.h"
-#include "common/data/batches.h"
 #include "common/nn/driver.h"
 #include "common/nn/gpt.h"
 #include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
+#include "common/train/micro_batch.h"
 #include "common/train/recompute.h"
 #include "common/train/step_end.h"
 
 namespace aisc {
 
-// One of a rank's micro-batches. What `pass` looks at is here.
-struct MicroBatch {
-  Batch batch;
-  Pass pass;
-  std::unique_ptr<SideInput> side = {};
-};
-// With what layers read of the batch in `pass`.
-MicroBatch micro_batch_of(Batch batch, Pass pass);
 // Reads micro-batch m of the step, once each.
 using ReadMicroBatch = std::function<MicroBatch(std::int64_t m)>;
 
@@ -139,18 +131,8 @@ class StepScale {
   virtual void restore(std::span<const double> state) = 0;
 };
 
-// The tokens of a sequence that a rank has: `count` of them, where `runs` says.
-struct TokenPart {
-  std::int64_t count = 0;
-  ops::TokenRuns runs = {};
-};
 // Which tokens a rank of those that share each sequence has (TrainConfig::cp).
 using TokenPartOf = std::function<TokenPart(int rank, int ranks, std::int64_t tokens)>;
-// Of samples of T tokens, and of what belongs to each token, this part's, run by run. Lengths are
-// those of whole sequences still, and terms those of the whole batch. Picked places become places
-// of this part's n rows a sample, b n + t: one that lies on another rank is B n, the row that is
-// not here, and has no target here, -1.
-Batch batch_of_part(Batch whole, const TokenPart& part);
 
 struct TrainConfig;
 

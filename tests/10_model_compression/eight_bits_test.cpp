@@ -1,5 +1,5 @@
 // Tensors in F8: scales, blocks and codes against loops over encode() and decode().
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <bit>
 #include <limits>
 
-#include "10_model_compression/largest_of_steps.h"
 #include "10_model_compression/more/f8_matmul.h"
+#include "10_model_compression/more/largest_of_steps.h"
 #include "common/comm/launch.h"
 #include "common/core/range.h"
 #include "common/model/emulated_device.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 #include "common/core/range.h"
 
 namespace aisc::f8 {

@@ -1,5 +1,5 @@
 // Layers on operands of 8 bits: against loops over rounded numbers, and in models that train.
-#include "10_model_compression/f8_training.h"
+#include "10_model_compression/more/f8_training.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "common/comm/launch.h"
-#include "common/nn/attention.h"
+#include "common/nn/encoder_core.h"
 #include "common/nn/key_value_cache.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/nn/stored_core.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 #include "10_model_compression/more/f8_matmul.h"
 #include "tests/support/devices.h"
 #include "tests/support/tensors.h"

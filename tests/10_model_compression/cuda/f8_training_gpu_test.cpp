@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "10_model_compression/f8_training.h"
+#include "10_model_compression/more/f8_training.h"
 #include "tests/support/serial_run.h"
 
 namespace aisc {

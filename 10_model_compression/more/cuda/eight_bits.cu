@@ -5,9 +5,9 @@
 //
 // Bytes of a number of `size` bytes: codes size + 1, rounded 2 size, the whole tensor's scale size
 // more. Not measured.
-#include "10_model_compression/eight_bits_gpu.h"
-#include "10_model_compression/scale_tiling.h"
-#include "10_model_compression/solution/cuda/f8_elements.h"
+#include "10_model_compression/more/cuda/f8_elements.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
+#include "10_model_compression/more/scale_tiling.h"
 #include "common/ops/cuda/reduce.h"
 
 namespace aisc::f8_gpu {

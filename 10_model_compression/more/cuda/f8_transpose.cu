@@ -1,6 +1,6 @@
 // Codes with rows and columns exchanged, by tiles in shared memory: rows are read and written in
 // pieces of 32 bytes, a sector of the GPU's memory. Bytes of a code: 2. Not measured.
-#include "10_model_compression/eight_bits_gpu.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
 #include "common/ops/cuda/grid.h"
 
 namespace aisc::f8_gpu {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 
 namespace aisc {
 

@@ -1,7 +1,7 @@
 // F8 on a GPU where this program was built without CUDA.
 #include <fmt/format.h>
 
-#include "10_model_compression/eight_bits_gpu.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
 #include "common/core/error.h"
 
 namespace aisc::f8_gpu {

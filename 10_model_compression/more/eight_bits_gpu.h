@@ -3,7 +3,7 @@
 // Error.
 #pragma once
 
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 #include "common/ops/ops.h"
 
 namespace aisc::f8_gpu {

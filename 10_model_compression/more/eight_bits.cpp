@@ -1,13 +1,13 @@
-#include "10_model_compression/eight_bits.h"
+#include "10_model_compression/more/eight_bits.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "10_model_compression/eight_bits_gpu.h"
-#include "10_model_compression/f8_rounding.h"
-#include "10_model_compression/scale_tiling.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
+#include "10_model_compression/more/f8_rounding.h"
+#include "10_model_compression/more/scale_tiling.h"
 #include "common/core/error.h"
 #include "common/core/range.h"
 #include "common/ops/cpu/parallel.h"

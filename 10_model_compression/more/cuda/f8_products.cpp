@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "10_model_compression/eight_bits_gpu.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
 #include "common/core/cuda/cuda_device.h"
 #include "common/core/error.h"
 

@@ -1,7 +1,7 @@
 // Numbers as the kernels of F8 look at them.
 #pragma once
 
-#include "10_model_compression/f8_rounding.h"
+#include "10_model_compression/more/f8_rounding.h"
 #include "common/ops/cuda/grid.h"
 
 namespace aisc::f8_gpu {

@@ -1,4 +1,4 @@
-#include "10_model_compression/f8_training.h"
+#include "10_model_compression/more/f8_training.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // The largest number of a tensor on a GPU: each block of threads finds that of its share, and one
 // more block that of all. Reads each number once. Not measured.
-#include "10_model_compression/eight_bits_gpu.h"
-#include "10_model_compression/solution/cuda/f8_elements.h"
+#include "10_model_compression/more/cuda/f8_elements.h"
+#include "10_model_compression/more/eight_bits_gpu.h"
 #include "common/ops/cuda/reduce.h"
 
 namespace aisc::f8_gpu {

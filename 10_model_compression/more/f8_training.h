@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "10_model_compression/eight_bits.h"
-#include "10_model_compression/largest_of_steps.h"
+#include "10_model_compression/more/eight_bits.h"
+#include "10_model_compression/more/largest_of_steps.h"
 #include "common/train/step_parts.h"
 
 namespace aisc {
