@@ -17,7 +17,7 @@
 namespace aisc {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using BertTensorMap = std::map<std::string, Tensor>;
 
 Safetensors hugging_faces_bert() { return Safetensors(bert_fixture("model.safetensors")); }
@@ -48,11 +48,11 @@ class BertFolder : public ::testing::Test {
     SafetensorsWriter writer(path("model.safetensors"), specs);
     for (const auto& entry : tensors) writer.append(entry.second);
     writer.commit();
-    with_config([](json&) {});
+    with_config([](Json&) {});
     return Safetensors(path("model.safetensors"));
   }
-  void with_config(const std::function<void(json&)>& change) const {
-    json config = json::parse(read_file(bert_fixture("config.json")));
+  void with_config(const std::function<void(Json&)>& change) const {
+    Json config = Json::parse(read_file(bert_fixture("config.json")));
     change(config);
     write_file(path("config.json"), config.dump(2));
   }
@@ -103,8 +103,8 @@ TEST_F(BertFolder, DescribesTheModelAsTransformersDoes) {
   const Safetensors file = hugging_faces_bert();
   const BertStore bert(device_, bert_config(file), DType::BF16, file);
   write_bert_weights(folder_.path(), bert.config(), bert.store(), 7);
-  const json ours = json::parse(read_file(path("config.json")));
-  const json theirs = json::parse(read_file(bert_fixture("config.json")));
+  const Json ours = Json::parse(read_file(path("config.json")));
+  const Json theirs = Json::parse(read_file(bert_fixture("config.json")));
   for (const char* key :
        {"architectures", "model_type", "hidden_act", "num_hidden_layers", "num_attention_heads",
         "hidden_size", "intermediate_size", "max_position_embeddings", "vocab_size",
@@ -113,7 +113,7 @@ TEST_F(BertFolder, DescribesTheModelAsTransformersDoes) {
   EXPECT_EQ(ours.at("torch_dtype"), "bfloat16");
   EXPECT_EQ(ours.at("pad_token_id"), 7);
   write_bert_weights(folder_.path(), bert.config(), bert.store(), -1);
-  EXPECT_TRUE(json::parse(read_file(path("config.json"))).at("pad_token_id").is_null());
+  EXPECT_TRUE(Json::parse(read_file(path("config.json"))).at("pad_token_id").is_null());
 }
 
 TEST_F(BertFolder, MayHoldTiedWeightsAndPositionIds) {
@@ -252,9 +252,9 @@ TEST_F(BertFolder, WithoutAConfigHasHeadsOf64ColumnsOrAsksForThem) {
 TEST_F(BertFolder, NamesAConfigThatIsNotBerts) {
   const Safetensors file = changed([](BertTensorMap&) {});
   const std::string config = path("config.json");
-  const auto says = [&](const char* key, const json& value, std::vector<std::string> fragments) {
+  const auto says = [&](const char* key, const Json& value, std::vector<std::string> fragments) {
     fragments.insert(fragments.end(), {config, key});
-    with_config([&](json& j) { j[key] = value; });
+    with_config([&](Json& j) { j[key] = value; });
     return error_says([&] { bert_config(file); }, fragments);
   };
   EXPECT_TRUE(says("hidden_act", "relu", {"\"relu\"", "\"gelu\""}));
@@ -272,9 +272,9 @@ TEST_F(BertFolder, NamesAConfigThatIsNotBerts) {
   EXPECT_TRUE(says("is_decoder", true, {"true", "false"}));
   EXPECT_TRUE(says("add_cross_attention", true, {"true", "false"}));
   EXPECT_TRUE(says("tie_word_embeddings", false, {"false", "true"}));
-  with_config([](json& j) { j["num_attention_heads"] = 5; });
+  with_config([](Json& j) { j["num_attention_heads"] = 5; });
   EXPECT_TRUE(error_says([&] { bert_config(file); }, {"width 24", "5 heads"}));
-  with_config([](json& j) { j["num_attention_heads"] = 0; });
+  with_config([](Json& j) { j["num_attention_heads"] = 0; });
   EXPECT_TRUE(error_says([&] { bert_config(file); }, {"width 24", "0 heads"}));
   write_file(config, "[1, 2]");
   EXPECT_TRUE(error_says([&] { bert_config(file); }, {config, "expected an object"}));

@@ -12,13 +12,13 @@
 namespace aisc {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using PieceIds = std::vector<std::int32_t>;
 
 const char* const kBertFolder = AISC_SOURCE_DIR "/tests/fixtures/bert";
 
-json wordpiece_fixture() {
-  return json::parse(read_file(std::string(kBertFolder) + "/wordpiece.json"));
+Json wordpiece_fixture() {
+  return Json::parse(read_file(std::string(kBertFolder) + "/wordpiece.json"));
 }
 
 std::vector<std::string> bert_words(std::string_view text, const WordRules& rules = {}) {
@@ -126,9 +126,9 @@ TEST(WordPieceEncoding, IsHuggingFaces) {
   const WordPiece lowered = WordPiece::read(kBertFolder);
   const WordPiece cased = WordPiece::from_vocab(read_file(std::string(kBertFolder) + "/vocab.txt"),
                                                 {.lower_case = false, .strip_accents = false});
-  const json fixture = wordpiece_fixture();
+  const Json fixture = wordpiece_fixture();
   ASSERT_GT(fixture["texts"].size(), 20u);
-  for (const json& one : fixture["texts"]) {
+  for (const Json& one : fixture["texts"]) {
     const std::string text = one["text"];
     EXPECT_EQ(lowered.encode(text), one["lowered"].get<PieceIds>()) << text;
     EXPECT_EQ(cased.encode(text), one["cased"].get<PieceIds>()) << text;
@@ -138,9 +138,9 @@ TEST(WordPieceEncoding, IsHuggingFaces) {
 
 TEST(WordPieceEncoding, OfPairsIsHuggingFaces) {
   const WordPiece pieces = WordPiece::read(kBertFolder);
-  const json fixture = wordpiece_fixture();
+  const Json fixture = wordpiece_fixture();
   ASSERT_GT(fixture["pairs"].size(), 10u);
-  for (const json& one : fixture["pairs"]) {
+  for (const Json& one : fixture["pairs"]) {
     const std::string a = one["a"], b = one["b"];
     const WordPiece::Encoded pair = pieces.encode_pair(a, b, one["most"]);
     EXPECT_EQ(pair.ids, one["ids"].get<PieceIds>()) << a << " | " << b << " | " << one["most"];
