@@ -99,7 +99,7 @@ function(aisc_test_room room)
   endif()
   if(arg_WHOLE AND (arg_SANITIZED OR NOT AISC_SANITIZE))
     get_target_property(has_solution aisc_${room} AISC_SOLUTION)
-    if(has_solution)
+    if(has_solution OR NOT TARGET aisc_${room}_lab)
       file(GLOB sources CONFIGURE_DEPENDS "${AISC_ROOT}/tests/${room}/whole/*_test.cpp")
       aisc_test(${room}_whole SOURCES ${sources} LIBS aisc_test_support aisc_${room} ${arg_WHOLE}
         UNSANITIZED ${unsanitized})
