@@ -203,7 +203,7 @@ Ids ids_in(const Tensor& x) {
   return {x.values<std::int32_t>().begin(), x.values<std::int32_t>().end()};
 }
 
-TEST(LabelledBatchGiven, HasAPlaceAndALabelOfEachText) {
+TEST(LabelledBatch, HasAPlaceAndALabelOfEachText) {
   CpuDevice device;
   const std::vector<LabelledTokens> texts{{{10, 11, 12, 13, 14}, 7}, {{20}, 0}, {{}, 3}};
   const Batch batch = labelled_batch(device, texts, 6, {});
@@ -221,7 +221,7 @@ TEST(LabelledBatchGiven, HasAPlaceAndALabelOfEachText) {
                          {"a context of 2 tokens, expected 3 or more"}));
 }
 
-TEST(ParagraphSamplesGiven, AreTheSameForEachLayout) {
+TEST(ParagraphSamples, AreTheSameForEachLayout) {
   CpuDevice device;
   std::vector<LabelledTokens> texts;
   for (std::int32_t i = 0; i < 7; ++i) texts.push_back({Ids(index(i + 1), 10 + i), i});
@@ -246,7 +246,7 @@ TEST(ParagraphSamplesGiven, AreTheSameForEachLayout) {
       error_says([&] { ParagraphSamples({}, 8, {}, 5); }, {"paragraphs: there are no texts"}));
 }
 
-TEST(ParagraphSamplesGiven, AreTheTextsInTokens) {
+TEST(ParagraphSamples, AreTheTextsInTokens) {
   PlainWordIds ids;
   const auto encode = [&](std::string_view text) { return ids(text); };
   const std::vector<Paragraph> two{{"the ring is", "", 4}, {"is slow", "", 2}};
