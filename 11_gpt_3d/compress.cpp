@@ -97,7 +97,8 @@ void compress(const CompressFlags& flags, const Rank& rank) {
   const GptConfig& config = model.config;
   if (flags.heads != 0 && flags.heads != config.heads)
     fail(fmt::format("--heads {}: {} has {}", flags.heads, weights, config.heads));
-  if (const std::string guess = heads_remark(file, config); flags.heads == 0 && !guess.empty())
+  if (const std::string guess = GptWeights().remark(file, config);
+      flags.heads == 0 && !guess.empty())
     say(guess);
   const Text text = text_of(flags, weights);
   const std::string& corpus = text.options.corpus;

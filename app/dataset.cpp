@@ -43,6 +43,14 @@ std::string in_millions(std::int64_t count) {
 
 }  // namespace
 
+Corpus text_of(const std::string& path) {
+  return path.empty() ? read_corpus(AISC_SOURCE_DIR, course_prose()) : read_corpus(path);
+}
+
+std::string name_of_text(const std::string& path) {
+  return path.empty() ? "the course's handouts and documents" : path;
+}
+
 Dataset Dataset::open(const DatasetOptions& options) {
   Dataset dataset;
   const bool tokenized = is_tokenized_folder(options.corpus);
@@ -63,10 +71,8 @@ Dataset Dataset::open(const DatasetOptions& options) {
     dataset.take_files(options.corpus + "/training.bin", options.corpus + "/validation.bin");
   else if (file)
     dataset.take_files(options.corpus, options.validation);
-  else if (options.corpus.empty())
-    dataset.take_text(read_corpus(AISC_SOURCE_DIR, course_prose()));
   else
-    dataset.take_text(read_corpus(options.corpus));
+    dataset.take_text(text_of(options.corpus));
   dataset.summarize();
   return dataset;
 }

@@ -18,6 +18,10 @@ struct DatasetOptions {
   std::string tokenizer;   // "bytes", or a path as Tokenizer::read takes; empty: see open
 };
 
+// The text at a path (read_corpus), or the course's prose where it is empty; and what it is called.
+Corpus text_of(const std::string& path);
+std::string name_of_text(const std::string& path);
+
 class Dataset {
  public:
   // The corpus is one of

@@ -22,12 +22,12 @@ namespace {
 constexpr double kSecondsADay = 86400;
 
 // What has no room is said of all of a rank, and not of the tensor that was one too many.
-void require_room(const EmulatedRun& run) {
+void require_room(const EmulatedRun& run, const SampleSource& data) {
   const double room = run.machine.capacity;
   if (room == 0) return;
   NeededBytes bytes;
   try {
-    bytes = plan_step(run.config, run.ranks, run.parts, run.alike).needed;
+    bytes = plan_step(run.config, run.ranks, run.parts, run.alike, &data).needed;
   } catch (const Error&) {  // room is not what is wrong: the run's own error says it
     return;
   }
@@ -52,7 +52,7 @@ NeededBytes held_at_most(const Ledger& ledger) {
   return held;
 }
 
-EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
+EmulatedStep emulated(const EmulatedRun& run, const SampleSource& data) {
   EmulatedStep result;
   std::mutex mutex;
   LaunchOptions launched = on_machine(run.machine, run.ranks, {.meta = run.meta});
@@ -78,7 +78,6 @@ EmulatedStep emulated(const EmulatedRun& run, TokenView text) {
     Communicator& world = stage ? stage->world() : others ? *others : own.world;
     const Rank rank{world, own.device, own.clock, own.trace};
     Trainer trainer(rank, run.config, std::move(parts));
-    const BatchSampler data(text, run.config.model.context, run.config.seed);
     for (int i = 1; i < run.steps; ++i) trainer.step(data);
     rank.world.barrier();
     rank.device.reset_peaks();
@@ -139,14 +138,19 @@ bool EmulatedRun::rows_are_even() const {
   return config.batch % ranks_of_batch == 0 && std::fmod(rows, experts.count) == 0;
 }
 
-EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
+EmulatedStep emulate(const EmulatedRun& run, const SampleSource& data) {
   run.config.validate(run.ranks);
   try {
-    return emulated(run, text);
+    return emulated(run, data);
   } catch (const Error&) {
-    require_room(run);
+    require_room(run, data);
     throw;
   }
+}
+
+EmulatedStep emulate(const EmulatedRun& run, TokenView text) {
+  run.config.validate(run.ranks);
+  return emulate(run, BatchSampler(text, run.config.model.context, run.config.seed));
 }
 
 std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, double tokens) {
@@ -180,7 +184,7 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
 
   const double hidden = std::max(0.0, step.communication_seconds - step.exposed_seconds);
   const double tokens_a_step = static_cast<double>(c.batch * c.model.context);
-  const double flops = c.model.flops_per_token(c.model.context) * tokens_a_step;
+  const double flops = flops_per_step(c, run.parts);
   const double repeated =
       c.recompute.repeated_flops_per_token(c.model, c.model.context) * tokens_a_step;
   const double peak = run.machine.peak(c.model.dtype) * run.ranks;

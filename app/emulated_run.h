@@ -60,8 +60,10 @@ struct EmulatedStep {
   double product_flops = 0;                   // that its products were charged for
 };
 
-// Runs it. `text` is trained on. Throws Error for a model that its machine has no room for: by how
+// Runs it, to learn from `data`. Throws Error for a model that its machine has no room for: by how
 // much, and what to try.
+EmulatedStep emulate(const EmulatedRun& run, const SampleSource& data);
+// The same of a GPT that learns a text.
 EmulatedStep emulate(const EmulatedRun& run, TokenView text);
 
 // What `./aisc train --machine` prints: bytes by purpose, seconds by part, communication, tokens/s,

@@ -23,6 +23,10 @@ void not_kept(Flag& flag) { flag.write = {}; }
 void add_model(FlagRows& rows, GptConfig& m) {
   rows.group("Model", kOfTraining);
   rows.number("layers", m.layers, 1, kMostLayers, "transformer blocks");
+  rows.number("encoder-layers", m.encoder_blocks, 0, kMostLayers,
+              "of the layers the first, which read a text; the others write one")
+      .is(kFollows)
+      .or_else("half of them");
   rows.number("heads", m.heads, 1, kMostSize, "attention heads; divides the width")
       .isnt(kOfTraining);
   rows.number("width", m.width, 1, kMostSize, "columns of the residual stream");
@@ -84,6 +88,8 @@ void add_training(FlagRows& rows, Options& o) {
   rows.real("keep-mb", o.keep_mb,
             "with --recompute core or --recompute-stages (of both, the stages): MiB a rank that "
             "micro-batches may keep nevertheless");
+  rows.real("label-smoothing", o.label_smoothing,
+            "share of each target that all tokens of the vocabulary divide");
   rows.text("attention", o.attention,
             "scores are forgotten, block by block, or stored with the probabilities, of which "
             "--dropout drops some, and all masks: what papers count",
@@ -438,6 +444,11 @@ std::vector<Flag> flag_table(Options& options) {
   add_output(rows, options);
   add_text(rows, options);
   add_virtual_time(rows, options);
+  const ProgramOptions& program = options.program;
+  std::erase_if(rows.all, [&](const Flag& flag) { return program.without.contains(flag.name); });
+  for (Flag& flag : rows.all)
+    if (const auto help = program.help.find(flag.name); help != program.help.end())
+      flag.help = help->second;
   return std::move(rows.all);
 }
 

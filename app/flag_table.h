@@ -1,5 +1,5 @@
-// Every flag of train_gpt, a row each: what --help says, how a value is read, how config.json keeps
-// it, and what it goes with.
+// Every flag of the programs that train, a row each: what --help says, how a value is read, how
+// config.json keeps it, and what it goes with.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ void tell_terminal() {
   // Else it answers every status but 0 with many lines; what went wrong rank 0 has said.
   setenv("OMPI_MCA_orte_execute_quiet", "1", 0);
   execvp(arguments[0], arguments.data());
-  std::fprintf(stderr, "train_gpt: %s cannot be started: %s\n", arguments[0], std::strerror(errno));
+  std::fprintf(stderr, "%s cannot be started: %s\n", arguments[0], std::strerror(errno));
   _exit(EXIT_FAILURE);
 }
 
@@ -138,7 +138,7 @@ int run_mpirun(int ranks, const std::vector<std::string>& program) {
     if (status == status_of_signal(number))
       return asked.by != 0 ? status_of_signal(asked.by) : status;
   if (status != 0)
-    std::fputs(fmt::format("train_gpt: mpirun ended with status {}; OMPI_MCA_orte_execute_quiet=0 "
+    std::fputs(fmt::format("mpirun ended with status {}; OMPI_MCA_orte_execute_quiet=0 "
                            "in the environment lets it say more\n",
                            status)
                    .c_str(),

@@ -27,19 +27,6 @@ namespace {
 // Of short runs a tenth: else they would never reach their rate.
 std::int64_t warmup_of(std::int64_t steps) { return std::min<std::int64_t>(200, steps / 10); }
 
-// What a small model learns the course's prose with in about a minute and a half on two cores.
-Options defaults() {
-  Options o;
-  o.train.model = {.layers = 3, .heads = 4, .width = 96, .context = 64, .vocabulary = 0};
-  o.train.batch = 8;  // many small steps: the text is short
-  o.train.steps = 7000;
-  o.train.learning_rate = 4e-3;
-  o.train.warmup_steps = warmup_of(o.train.steps);
-  o.prompt = "A rank ";
-  o.sample.temperature = 0.5;  // a small model's unlikely bytes are no words
-  return o;
-}
-
 void add_to(CLI::App& app, const Flag& flag) {
   const std::string name = "--" + flag.name;
   if (flag.is_on) {
@@ -124,7 +111,7 @@ void require_config_file(int argc, const char* const* argv) {
 
 // CLI11 says what it could not parse ("INI was not able to parse X"), not where, nor what it
 // expected.
-std::string config_refusal(CLI::App& app, const CLI::ConfigError& e) {
+std::string config_refusal(CLI::App& app, const std::string& program, const CLI::ConfigError& e) {
   const std::string text = e.what();
   constexpr std::string_view kBefore = "parse ";
   constexpr std::size_t kLongest = 60;
@@ -132,10 +119,10 @@ std::string config_refusal(CLI::App& app, const CLI::ConfigError& e) {
   const std::string found = at == std::string::npos ? text : text.substr(at + kBefore.size());
   const std::vector<std::string> paths = app.get_config_ptr()->results();
   return for_terminal(
-      fmt::format("train_gpt: --config {}: found \"{}{}\", expected lines `name = value`, whose "
+      fmt::format("{}: --config {}: found \"{}{}\", expected lines `name = value`, whose "
                   "names are flags\n"
                   "Run with --help for the flags.\n",
-                  paths.empty() ? "" : paths.back(), found.substr(0, kLongest),
+                  program, paths.empty() ? "" : paths.back(), found.substr(0, kLongest),
                   found.size() > kLongest ? "..." : ""));
 }
 
@@ -147,17 +134,39 @@ void make_absolute(std::string& path) {
 
 }  // namespace
 
-ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier) {
-  CLI::App app(
+std::unique_ptr<const SampleSource> blank_samples(const Options& options) {
+  const auto& blank = options.program.blank;
+  if (blank) return blank(options.train);
+  return std::make_unique<BlankWindows>(options.train.model.context);
+}
+
+// What a small model learns the course's prose with in about a minute and a half on two cores.
+Options gpt_options() {
+  Options o;
+  o.program.about =
       "train_gpt trains a GPT on text and leaves report.html, config.json, metrics.jsonl, "
       "loss.svg,\n"
       "trace.json and checkpoints in the folder of the run. Without flags it learns this course's\n"
-      "own handouts and documents, byte by byte, in about a minute and a half on two cores.");
+      "own handouts and documents, byte by byte, in about a minute and a half on two cores.";
+  o.program.without = {"encoder-layers", "label-smoothing"};
+  o.train.model = {.layers = 3, .heads = 4, .width = 96, .context = 64, .vocabulary = 0};
+  o.train.batch = 8;  // many small steps: the text is short
+  o.train.steps = 7000;
+  o.train.learning_rate = 4e-3;
+  o.train.warmup_steps = warmup_of(o.train.steps);
+  o.prompt = "A rank ";
+  o.sample.temperature = 0.5;  // a small model's unlikely bytes are no words
+  return o;
+}
+
+ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
+                            const Options& defaults) {
+  CLI::App app(defaults.program.about);
   app.option_defaults()->always_capture_default()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);                    // of a flag given twice the last counts
   app.allow_config_extras(CLI::config_extras_mode::error);  // a misspelt name is an error, too
   app.set_config("--config", "", "file of flags: lines `name = value`; the command line overrides");
-  Options o = defaults();
+  Options o = defaults;
   const std::vector<Flag> flags = flag_table(o);
   for (const Flag& flag : flags) add_to(app, flag);
   const auto here = [&](const std::string& flag) {
@@ -176,6 +185,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     if (!o.machine.empty() && !o.given.contains("steps")) o.train.steps = 2;
     if (!o.given.contains("warmup")) o.train.warmup_steps = warmup_of(o.train.steps);
     if (!o.given.contains("gradients")) o.train.gradient_dtype = o.train.model.dtype;
+    if (o.program.complete) o.program.complete(o);
     o.train.model.seed = o.sample.seed = o.train.seed;
     for (std::string* path : {&o.data.corpus, &o.data.validation, &o.data.tokenizer})
       make_absolute(*path);
@@ -199,7 +209,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     known.validate(o.ranks);
     o.remarks = remarks_of(o, here);
   } catch (const CLI::ConfigError& e) {
-    std::cerr << config_refusal(app, e);
+    std::cerr << config_refusal(app, o.program.name, e);
     return {std::nullopt, 2};
   } catch (const CLI::ParseError& e) {
     std::ostringstream said;  // may quote what was given
@@ -207,7 +217,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     std::cerr << for_terminal(said.str());
     return {std::nullopt, status == 0 ? 0 : 2};
   } catch (const Error& e) {
-    std::cerr << "train_gpt: " << for_terminal(e.what()) << "\n"
+    std::cerr << o.program.name << ": " << for_terminal(e.what()) << "\n"
               << (earlier == "{}" ? "" : for_terminal(where_flags_come_from(o.resume)) + "\n")
               << "Run with --help for the flags.\n";
     return {std::nullopt, 2};

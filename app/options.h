@@ -1,6 +1,9 @@
-// The flags of train_gpt, read once.
+// The flags of a program that trains, read once.
 #pragma once
 
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,7 +16,26 @@
 
 namespace aisc {
 
+struct Options;
+
+// What programs that train differ in where flags are read and a step is made of them.
+struct ProgramOptions {
+  std::string name = "train_gpt";
+  std::string command = "train";                 // behind ./aisc
+  std::string about = "";                        // the head of --help
+  std::set<std::string> without = {};            // flags that it has not, "top-k"
+  std::map<std::string, std::string> help = {};  // of flags that mean something else here
+  std::int64_t meta_vocabulary = 256;            // of --meta, where no flag says it
+  // Sizes that follow from others or are fixed. Empty: none.
+  std::function<void(Options& options)> complete = {};
+  // The model that it trains, of the parts of a step that flags ask for. Empty: a GPT.
+  std::function<StepParts(const Options& options, StepParts parts)> model = {};
+  // Samples of the sizes of real ones, for steps that are planned. Empty: a GPT's windows.
+  std::function<std::unique_ptr<const SampleSource>(const TrainConfig& config)> blank = {};
+};
+
 struct Options {
+  ProgramOptions program;
   TrainConfig train;  // vocabulary 0: the tokenizer's
   DatasetOptions data;
   std::string out;                   // empty: runs/<time>
@@ -92,6 +114,7 @@ struct Options {
   } compression;
   int ep_node = 0;                  // tokens go to experts within nodes of so many ranks first
   double keep_mb = 0;               // MiB that micro-batches keep where they are recomputed
+  double label_smoothing = 0.1;     // of an encoder-decoder
   std::string attention = "fused";  // "stored": 07_sequence_parallel/stored_attention.h
   // The directions of the mesh, from that whose ranks are neighbours: 11_gpt_3d/placement.h.
   std::string order = "tp,dp,pp";
@@ -126,6 +149,9 @@ struct Options {
   std::string to_json() const;
 };
 
+// Of its program.
+std::unique_ptr<const SampleSource> blank_samples(const Options& options);
+
 // Reads the command line (and the file of --config, whose values the command line overrides).
 // `earlier`: the config.json of a run that is resumed, which the command line overrides: flag by
 // flag, but those of the layout together (recorded_flags.h); what follows from others follows anew.
@@ -135,6 +161,15 @@ struct ParsedOptions {
   std::optional<Options> options;
   int exit_code = 0;
 };
-ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier = "{}");
+// `defaults`: the program's, of who gives no flags.
+ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
+                            const Options& defaults);
+
+// Those of train_gpt.
+Options gpt_options();
+inline ParsedOptions parse_options(int argc, const char* const* argv,
+                                   const std::string& earlier = "{}") {
+  return parse_options(argc, argv, earlier, gpt_options());
+}
 
 }  // namespace aisc

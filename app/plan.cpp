@@ -74,7 +74,8 @@ SentBytes SentMeter::read() const {
   return sent;
 }
 
-PlannedStep plan_step(const TrainConfig& config, int ranks, const StepParts& parts, bool alike) {
+PlannedStep plan_step(const TrainConfig& config, int ranks, const StepParts& parts, bool alike,
+                      const SampleSource* data) {
   EmulatedRun run{.config = config,
                   .machine = find_machine("limitless"),
                   .ranks = ranks,
@@ -88,8 +89,8 @@ PlannedStep plan_step(const TrainConfig& config, int ranks, const StepParts& par
   const std::int64_t parts_of_all =
       std::lcm(std::int64_t{config.data_ranks(ranks)}, config.micro_batches);
   run.config.batch = (config.batch + parts_of_all - 1) / parts_of_all * parts_of_all;
-  const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(config.model.context + 1));
-  const EmulatedStep step = emulate(run, zeros);
+  const EmulatedStep step =
+      data ? emulate(run, *data) : emulate(run, BlankWindows(config.model.context));
   return {.books = step.books(), .needed = step.needed};
 }
 

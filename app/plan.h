@@ -62,13 +62,13 @@ struct NeededBytes {
 // the second's on rank 0: exact but for activations, where ranks or micro-batches have different
 // shares of the batch (the largest are counted), and for a row of the table where parts of layers
 // are not equally large. Of ranks that do the same one is run for all, unless `alike` is false.
-// Throws Error above 4,096 ranks of a stage.
+// `data`: what is learnt; null: a GPT's windows. Throws Error above 4,096 ranks of a stage.
 struct PlannedStep {
   StepBooks books;
   NeededBytes needed;
 };
 PlannedStep plan_step(const TrainConfig& config, int ranks, const StepParts& parts,
-                      bool alike = true);
+                      bool alike = true, const SampleSource* data = nullptr);
 
 // A table of it, with what was measured beside it unless that is null.
 std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& planned,

@@ -46,6 +46,12 @@ void Progress::show(const ProgressLine& line, double now_seconds) {
   shown_seconds_ = now_seconds;
 }
 
+void Progress::tell(const std::string& line) {
+  finish();
+  std::fputs((line + "\n").c_str(), out_);
+  std::fflush(out_);
+}
+
 void Progress::finish() {
   if (!pending_.empty()) print(pending_);
   pending_.clear();

@@ -35,6 +35,8 @@ class Progress {
   // On a terminal the line is rewritten, at most ten times a second; elsewhere one is printed when
   // five seconds have passed. The first and the last step are always shown.
   void show(const ProgressLine& line, double now_seconds);
+  // Prints a line of its own.
+  void tell(const std::string& line);
   // Shows the latest step, if it was not, and ends the line. Before anything else is printed.
   void finish();
 

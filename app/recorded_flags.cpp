@@ -15,6 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDerived = "derived";
+constexpr const char* kProgram = "program";
 constexpr const char* kLatin1 = "latin1";
 
 // A flag's value as it is given.
@@ -73,7 +74,14 @@ std::string Options::to_json() const {
     if (flag.kinds & Flag::Follows && !given.contains(flag.name)) derived.push_back(flag.name);
   }
   json[kDerived] = derived;
+  json[kProgram] = program.name;
   return json.dump(2) + "\n";
+}
+
+std::string recorded_program(const std::string& config) {
+  const Json json = Json::parse(config);
+  const auto found = json.find(kProgram);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "train_gpt";
 }
 
 std::vector<std::string> recorded_arguments(const std::string& config, bool with_layout) {

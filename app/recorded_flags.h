@@ -1,6 +1,6 @@
 // The flags of a run in its config.json, and back.
 //
-//   {"model": {"layers": 3, ...}, ..., "derived": ["gradients", ...]}
+//   {"model": {"layers": 3, ...}, ..., "derived": ["gradients", ...], "program": "train_gpt"}
 //
 // A path is kept byte for byte: where it is not UTF-8, as JSON's texts are, as {"latin1": "..."},
 // in which each character is the byte of its number.
@@ -19,6 +19,9 @@ struct Options;
 // The arguments that give the flags of `config` (Options::to_json) again, with the layout or
 // without.
 std::vector<std::string> recorded_arguments(const std::string& config, bool with_layout);
+
+// The program whose flags they are.
+std::string recorded_program(const std::string& config);
 
 // The flags of `config` that nobody gave and whose values follow from others'.
 std::vector<std::string> derived_flags(const std::string& config);

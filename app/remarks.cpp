@@ -48,7 +48,7 @@ std::vector<Idle> idle_in_training(const Options& o) {
 
 // Of those that write text, in training or alone.
 std::vector<Idle> idle_in_text(const Options& o) {
-  return {{o.sample.tokens == 0,
+  return {{o.sample.tokens == 0 && !o.program.without.contains("sample-tokens"),
            {"sample", "temperature", "top-k", "top-p"},
            "--sample-tokens is 0, and no text is written"},
           {o.sample.tokens > 0 && o.sample.temperature == 0,

@@ -14,7 +14,6 @@
 #include "app/report.h"
 #include "app/run_folder.h"
 #include "app/saved_model.h"
-#include "app/stream_text.h"
 #include "app/whole_model.h"
 #include "common/comm/host_values.h"
 #include "common/comm/launch.h"
@@ -41,37 +40,31 @@ void say(const std::string& line) {
 // The rank's validation windows in parts of a micro-batch, so that evaluating takes no more memory
 // than training. They are there in every step, and no activations of it: workspace.
 std::vector<Batch> validation_batches(const Rank& rank, const Communicator& data_ranks,
-                                      const Options& options, TokenView tokens) {
-  Device& device = rank.device;
-  const Batch all = even_windows(tokens, options.train.model.context, options.eval_windows, device);
+                                      const Options& options, const Task& task) {
+  const auto all = task.validation(options.train, options.eval_windows);
   const int ranks = data_ranks.size();
   const Range mine = share_of(options.eval_windows, data_ranks.rank(), ranks);
   const std::int64_t part = options.train.batch / ranks / options.train.micro_batches;
   std::vector<Batch> batches;
   for (std::int64_t begin = mine.begin; begin < mine.end; begin += part) {
-    const std::int64_t end = std::min(begin + part, mine.end);
-    const auto copy = [&](const Tensor& x) {
-      Tensor rows(x.shape().with(0, end - begin), x.dtype(), device, Purpose::Workspace);
-      device.copy(rows, x.rows(begin, end));
-      return rows;
-    };
-    batches.push_back({copy(all.tokens), copy(all.targets)});
+    CpuDevice host;
+    batches.push_back(all->batch(host, begin, std::min(begin + part, mine.end) - begin)
+                          .copy_to(rank.device, Purpose::Workspace));
   }
   return batches;
 }
 
 }  // namespace
 
-Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
-         const Checkpoint* resumed, const RunFacts& facts, PeakMeter& peak, StepParts parts,
-         const StepBooks* planned)
+Run::Run(const Rank& rank, const Options& options, const Task& task, const Checkpoint* resumed,
+         const RunFacts& facts, PeakMeter& peak, StepParts parts, const StepBooks* planned)
     : rank_(rank),
       options_(options),
-      dataset_(dataset),
+      task_(task),
+      samples_(task.training(options.train)),
       trainer_(rank, options.train, std::move(parts)),
-      sampler_(dataset.training(), options.train.model.context, options.train.seed),
-      validation_(validation_batches(rank, trainer_.data_ranks(), options, dataset.validation())),
-      state_{.config = options.to_json(), .command = facts.command, .corpus_hash = dataset.hash()},
+      validation_(validation_batches(rank, trainer_.data_ranks(), options, task)),
+      state_{.config = options.to_json(), .command = facts.command, .corpus_hash = task.hash()},
       facts_(facts),
       peak_(peak),
       planned_(planned),
@@ -81,7 +74,7 @@ Run::Run(const Rank& rank, const Options& options, const Dataset& dataset,
   if (resumed) {
     resume_from(*resumed);
   } else if (!options.init.empty()) {
-    begin_from(rank, options.init, trainer_);
+    begin_from(rank, options.init, trainer_, *task.weights());
   }
   // Before it is said that the run begins: who reads that may interrupt it.
   if (is_first_rank() || started_processes()) interrupt_.emplace(is_first_rank());
@@ -105,7 +98,7 @@ void Run::resume_from(const Checkpoint& checkpoint) {
                     "{:016x}, now {:016x}): --allow-corpus-change goes on all the same",
                     checkpoint.path, before.corpus_hash, state_.corpus_hash));
   state_.command = before.command + "\n" + state_.command;
-  restore_run(rank_, checkpoint, trainer_);
+  restore_run(rank_, checkpoint, trainer_, *task_.weights());
   if (is_first_rank()) go_on(checkpoint, before);
 }
 
@@ -129,13 +122,9 @@ void Run::go_on(const Checkpoint& checkpoint, const RunState& before) {
 }
 
 void Run::describe() {
-  const Tokenizer* tokenizer = dataset_.tokenizer();
-  const bool bytes = tokenizer && tokenizer->hash() == Tokenizer::bytes().hash();
-  const TokenView some =
-      dataset_.validation().part(0, std::min<std::int64_t>(1 << 20, dataset_.validation().size()));
   const std::int64_t experts = model().experts.count;
   facts_.title =
-      fmt::format("GPT of {:.2f} million parameters, {} layers, width {}{}",
+      fmt::format("{} of {:.2f} million parameters, {} layers, width {}{}", task_.model(),
                   static_cast<double>(WholeModel(rank_, trainer_).store().parameter_count()) / 1e6,
                   model().layers, model().width,
                   experts > 0 ? fmt::format(", {} experts in {} of them", experts,
@@ -144,8 +133,8 @@ void Run::describe() {
   facts_.command = state_.command;
   facts_.config = state_.config;
   facts_.steps = options_.train.steps;
-  facts_.unit = bytes ? "byte" : "token";
-  facts_.bytes_per_token = dataset_.bytes_per_token(some);
+  facts_.unit = task_.unit() == "byte" ? "byte" : "token";
+  facts_.bytes_per_token = task_.bytes_per_unit();
   facts_.precision = name_of(model().dtype);
   facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
   facts_.prompt = options_.prompt;
@@ -155,20 +144,35 @@ void Run::describe() {
                              (tp > 1 ? fmt::format(", {} to a layer", tp) : "") +
                              (cp > 1 ? fmt::format(", {} to a sequence", cp) : "") +
                              (ep > 1 ? fmt::format(", {} to the experts", ep) : "");
-  say(fmt::format(
-      "{}; {} in {}, {}{}{} threads", facts_.title,
-      options_.data.corpus.empty() ? "the course's handouts and documents" : options_.data.corpus,
-      facts_.precision, facts_.device == "cpu" ? "" : facts_.device + ", ",
-      ranks > 1 ? fmt::format("{} ranks{}, ", ranks, stages) : "", facts_.threads));
-  say(fmt::format("{}; results in {}", dataset_.description(), folder_));
-  say(dataset_.left_out());
+  say(fmt::format("{}; {} in {}, {}{}{} threads", facts_.title, task_.name(), facts_.precision,
+                  facts_.device == "cpu" ? "" : facts_.device + ", ",
+                  ranks > 1 ? fmt::format("{} ranks{}, ", ranks, stages) : "", facts_.threads));
+  say(fmt::format("{}; results in {}", task_.description(), folder_));
+  say(task_.remark());
   if (planned_) say("\n" + plan_text(options_.train, ranks, *planned_));
 }
 
 std::string Run::in_words(double loss) const {
-  const bool known = facts_.unit == "token" && facts_.bytes_per_token > 0;
-  return fmt::format("{:.3f} nats per {}{}", loss, facts_.unit,
+  const std::string unit = task_.unit();
+  if (unit.empty()) return fmt::format("{:.3f} nats", loss);
+  const bool known = unit == "token" && facts_.bytes_per_token > 0;
+  return fmt::format("{:.3f} nats per {}{}", loss, unit,
                      known ? fmt::format(" ({:.3f} per byte)", loss / facts_.bytes_per_token) : "");
+}
+
+std::string Run::in_words(const Shares& right) {
+  std::string text;
+  for (const auto& [what, share] : right)
+    text += fmt::format("{} {:.1f} % of {}", text.empty() ? "; right are" : ",", 100 * share, what);
+  return text;
+}
+
+std::string Run::resume_command() const {
+  return fmt::format("./aisc {} --resume {}", options_.program.command, folder_);
+}
+
+double Run::tokens_per_step() const {
+  return static_cast<double>(options_.train.batch * task_.tokens_per_sample(model()));
 }
 
 StepRow Run::one_step() {
@@ -178,10 +182,10 @@ StepRow Run::one_step() {
   host.reset_peaks();
   const Copied copied_before = rank_.device.copied();
   const SentMeter meter(rank_, trainer_);
-  const StepReport report = trainer_.step(sampler_);
+  const StepReport report = trainer_.step(*samples_);
   rank_.device.synchronize();  // a GPU returns from the update before it is done
   const double seconds = rank_.clock.now() - begin;
-  const auto tokens = static_cast<double>(options_.train.batch * model().context);
+  const double tokens = tokens_per_step();
   StepRow row{.step = trainer_.steps_taken(),
               .loss = report.loss,
               .learning_rate = report.learning_rate,
@@ -207,16 +211,10 @@ StepRow Run::one_step() {
   return row;
 }
 
-// The text that the model writes by now, or until Ctrl-C, which ends the run after the next step.
+// What the model can do by now, or until Ctrl-C, which ends the run after the next step.
 void Run::add_sample(std::int64_t step) {
-  const Tokenizer* tokenizer = dataset_.tokenizer();
-  if (!tokenizer || options_.sample.tokens == 0) return;
-  const auto span = rank_.trace.span("sample");
-  const auto tokens = generate(
-      rank_, trainer_.model(), model(), tokenizer->encode(options_.prompt),
-      for_tokenizer(options_.sample, *tokenizer, model()),
-      [&](std::int32_t) { return !interrupt_ || !interrupt_->requested(); }, text_ranks());
-  if (is_first_rank()) log_->append(Note{step, "sample", tokenizer->decode(tokens)});
+  const std::string shown = task_.show(now());
+  if (is_first_rank() && !shown.empty()) log_->append(Note{step, "sample", shown});
 }
 
 void Run::write_results(const std::string& status) {
@@ -237,7 +235,8 @@ void Run::write_results(const std::string& status) {
 void Run::save() {
   const auto span = rank_.trace.span("checkpoint");
   if (is_first_rank()) log_->sync();
-  save_run(rank_, file("checkpoints"), trainer_, dataset_.tokenizer(), state_);
+  save_run(rank_, file("checkpoints"), trainer_, state_, *task_.weights(),
+           [this](const std::string& folder) { task_.write_vocabulary(folder); });
   if (!is_first_rank()) return;
   remove_checkpoints(file("checkpoints"), trainer_.steps_taken(), options_.keep);
 }
@@ -276,8 +275,7 @@ Run::Asked Run::asked() {
 
 void Run::loop(Progress& progress) {
   const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
-  const auto tokens = static_cast<double>(options_.train.batch * model().context);
-  const double begin = rank_.clock.now();
+  const double tokens = tokens_per_step(), begin = rank_.clock.now();
   rank_.trace.watch(&rank_.device);
   for (bool last = false; !last;) {
     const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches
@@ -286,17 +284,19 @@ void Run::loop(Progress& progress) {
     if (before == 1 && rank_.trace.is_recording() && options_.train.pp > 1)
       timeline_ = actions_of(gather_timeline(rank_));  // of one step
     // Asked once a step: a request that comes later ends the next one, and is evaluated, too.
-    const Asked now = asked();
-    if (now.signal != 0) ended_by_ = now.signal;
+    const Asked asked_for = asked();
+    if (asked_for.signal != 0) ended_by_ = asked_for.signal;
     last = row.step == steps || (ended_by_ != 0 && ranks_agree());
-    if (now.to_measure) {
+    if (asked_for.to_measure) {
       peak_.measure_again();
       peak_seconds_ = rank_.clock.now();
     }
     if (last || is_due(options_.eval_interval)) {
-      row.validation_loss = validation_loss_ = trainer_.evaluate(validation_);
+      Evaluation found = task_.evaluate(rank_, trainer_, validation_);
+      row.validation_loss = validation_loss_ = found.loss;
+      row.right = right_ = std::move(found.right);
       require_finite(row);
-      if (writes_text() && now.signal == 0)
+      if (task_.shows(rank_, trainer_) && asked_for.signal == 0)
         add_sample(row.step);  // who wants an end waits for none
     }
     const bool saves = last || is_due(options_.checkpoint_interval);
@@ -311,6 +311,9 @@ void Run::loop(Progress& progress) {
       write_results("running");
     const double elapsed = rank_.clock.now() - begin;
     const auto taken = static_cast<double>(row.step - first);
+    if (row.evaluated() && !row.right.empty() && !last)
+      progress.tell(fmt::format("step {}: validation loss {}", row.step,
+                                in_words(row.validation_loss) + in_words(row.right)));
     progress.show(
         {row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed, row.utilisation(),
          elapsed / taken * static_cast<double>(steps - row.step), row.auxiliary_loss, row.dropped},
@@ -339,7 +342,7 @@ int Run::train() {
   write_traces(rank_, file("trace.json"));
   if (is_first_rank())
     conclude(rank_.clock.now() - begin);
-  else if (writes_text())
+  else
     last_sample();
   return is_complete() ? 0 : status_of_signal(ended_by_);
 }
@@ -355,8 +358,7 @@ void Run::keep_what_there_is() {
   }
   if (!first) return;
   if (const auto newest = newest_intact(file("checkpoints"), say))
-    say("The newest checkpoint is " + newest->path +
-        "; to go on from there: ./aisc train --resume " + folder_);
+    say("The newest checkpoint is " + newest->path + "; to go on from there: " + resume_command());
 }
 
 // Of the steps that the trace has.
@@ -369,14 +371,8 @@ void Run::add_communication() {
                                 1e3 * time.under_way, 1e3 * time.hidden())});
 }
 
-StreamedText Run::last_sample() {
-  if (!is_complete() || !dataset_.tokenizer() || options_.sample.tokens == 0) return {};
-  if (is_first_rank()) say("\n--- a sample ---");
-  const StreamedText sample =
-      stream_text(rank_, trainer_.model(), model(), *dataset_.tokenizer(), options_.prompt,
-                  options_.sample, interrupt_ ? &*interrupt_ : nullptr, text_ranks());
-  if (is_first_rank()) say("----------------");
-  return sample;
+std::string Run::last_sample() {
+  return is_complete() && task_.shows(rank_, trainer_) ? task_.show_last(now()) : "";
 }
 
 void Run::conclude(double seconds) {
@@ -384,12 +380,12 @@ void Run::conclude(double seconds) {
   write_results(is_complete() ? "done" : "stopped");
   say(fmt::format("{} after {} steps and {:.0f} s: validation loss {}",
                   is_complete() ? "Done" : "Stopped", trainer_.steps_taken(), seconds,
-                  in_words(validation_loss_)));
-  const StreamedText sample = last_sample();
-  if (sample.tokens > 0) write_file(file("sample.txt"), options_.prompt + sample.text);
+                  in_words(validation_loss_) + in_words(right_)));
+  const std::string sample = last_sample();
+  if (!sample.empty()) write_file(file("sample.txt"), sample);
   if (planned_) say("\n" + plan_text(options_.train, rank_.world.size(), *planned_, &measured_));
   say("The report is " + file("report.html") + "; checkpoints, metrics and trace are beside it");
-  if (!is_complete()) say("To go on: ./aisc train --resume " + folder_);
+  if (!is_complete()) say("To go on: " + resume_command());
 }
 
 }  // namespace aisc

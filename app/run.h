@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,18 +16,19 @@
 #include "app/progress.h"
 #include "app/report_data.h"
 #include "app/run_checkpoint.h"
-#include "app/stream_text.h"
+#include "app/task.h"
 
 namespace aisc {
 
 class Run {
  public:
   // Makes and locks the folder of a new run, or goes on in that of `resumed`, which the caller has
-  // locked. All references must outlive the run. Of `facts` command, cores and device are used.
+  // locked. All references must outlive the run. Of `facts` program, command, cores and device are
+  // used.
   // `parts` are those of a step that options.data_parallel asks for.
   // Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
   // `planned` (or null) is said at the begin, and with what was measured beside it at the end.
-  Run(const Rank& rank, const Options& options, const Dataset& dataset, const Checkpoint* resumed,
+  Run(const Rank& rank, const Options& options, const Task& task, const Checkpoint* resumed,
       const RunFacts& facts, PeakMeter& peak, StepParts parts = {},
       const StepBooks* planned = nullptr);
 
@@ -57,27 +59,25 @@ class Run {
   Asked asked();
   StepRow one_step();
   void require_finite(StepRow& row);  // its validation loss
+  Task::Now now() const { return {rank_, trainer_, interrupt_ ? &*interrupt_ : nullptr}; }
   void add_sample(std::int64_t step);
-  StreamedText last_sample();
-  // Which write the text that rank 0 keeps.
-  TextRanks text_ranks() const {
-    return {.hooks = trainer_.reducer().joins_forward() ? trainer_.hooks() : Hooks(),
-            .mesh = trainer_.mesh(),
-            .stages = trainer_.stages()};
-  }
-  bool writes_text() const { return takes_part(rank_.world, text_ranks()); }
+  std::string last_sample();
   void save();
   void write_results(const std::string& status);
   void add_communication();
   void conclude(double seconds);
   void keep_what_there_is();
   std::string in_words(double loss) const;
+  static std::string in_words(const Shares& right);  // "", or "; right are 93.1 % of ..."
+  std::string resume_command() const;
+  double tokens_per_step() const;
 
   Rank rank_;
   const Options& options_;
-  const Dataset& dataset_;
+  const Task& task_;
+  const std::unique_ptr<const SampleSource>
+      samples_;  // a trainer's loader looks at them: before it
   Trainer trainer_;
-  BatchSampler sampler_;
   std::vector<Batch> validation_;
   RunState state_;
   RunFacts facts_;
@@ -88,6 +88,7 @@ class Run {
   std::string folder_;
   int ended_by_ = 0;  // the signal that ended it; 0: none
   double validation_loss_ = std::numeric_limits<double>::quiet_NaN();
+  Shares right_;  // where it was measured
 
   std::optional<Interrupt> interrupt_;  // one a process
 

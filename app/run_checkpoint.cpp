@@ -93,7 +93,8 @@ std::string updates_remark(const RunState& before, const std::string& schedule) 
 }
 
 std::string save_run(const Rank& rank, const std::string& checkpoints, const Trainer& trainer,
-                     const Tokenizer* tokenizer, RunState state) {
+                     RunState state, const WeightsFormat& format,
+                     const WriteVocabulary& vocabulary) {
   Communicator& world = rank.world;
   const bool is_first = world.rank() == 0;
   on_all_ranks(world, [&] { require_finite(trainer); });
@@ -104,13 +105,12 @@ std::string save_run(const Rank& rank, const std::string& checkpoints, const Tra
   const std::string folder =
       broadcast_text(world, is_first ? checkpoint->folder() : "", 0);  // comm: where to write
   CpuDevice host;
-  const std::int32_t end = tokenizer ? tokenizer->end_of_text().value_or(-1) : -1;
-  write_weights(rank, folder, trainer, end, host);
+  write_weights(rank, folder, trainer, host, format);
   write_state(rank, folder + kState, trainer, host);
   std::string path;
   on_all_ranks(world, [&] {
     if (!is_first) return;
-    if (tokenizer) tokenizer->write(folder);
+    if (vocabulary) vocabulary(folder);
     state.samples = trainer.samples_taken();
     state.updates = trainer.optimizer().steps();
     if (trainer.scale()) state.loss_scale = trainer.scale()->state();
@@ -119,22 +119,24 @@ std::string save_run(const Rank& rank, const std::string& checkpoints, const Tra
   return path;
 }
 
-void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer) {
+void restore_run(const Rank& rank, const Checkpoint& checkpoint, Trainer& trainer,
+                 const WeightsFormat& format) {
   RunState state;
   on_all_ranks(rank.world, [&] {
     state = RunState::from_json(checkpoint.state, checkpoint.path);
     CpuDevice host;
-    read_weights(Safetensors(checkpoint.path + kWeights), trainer, host);
+    read_weights(Safetensors(checkpoint.path + kWeights), trainer, host, format);
     read_state(rank, Safetensors(checkpoint.path + kState), trainer, host);
     if (trainer.scale() && !state.loss_scale.empty()) trainer.scale()->restore(state.loss_scale);
   });
   trainer.resume(checkpoint.step, state.samples, state.updates);
 }
 
-void begin_from(const Rank& rank, const std::string& weights, Trainer& trainer) {
+void begin_from(const Rank& rank, const std::string& weights, Trainer& trainer,
+                const WeightsFormat& format) {
   on_all_ranks(rank.world, [&] {
     CpuDevice host;
-    read_weights(Safetensors(weights), trainer, host);
+    read_weights(Safetensors(weights), trainer, host, format);
   });
   trainer.resume(0, 0);
 }

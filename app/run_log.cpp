@@ -133,6 +133,7 @@ std::string to_json(const StepRow& row) {
     json["skipped"] = row.skipped;
   }
   if (row.evaluated()) json["validation_loss"] = row.validation_loss;
+  for (const auto& [what, share] : row.right) json["right"][what] = share;
   for (std::size_t p = 0; p < kPurposeCount; ++p)
     json["peak_bytes"][name_of(static_cast<Purpose>(p))] = row.peak_bytes[p];
   json["peak_bytes"]["total"] = row.peak_bytes[kPurposeCount];
@@ -162,6 +163,11 @@ StepRow step_row(const std::string& text, const std::string& name) {
     row.skipped = json.contains("skipped") && json["skipped"] == true;
   }
   if (json.contains("validation_loss")) row.validation_loss = number(json, "validation_loss", name);
+  if (json.contains("right")) {
+    if (!json["right"].is_object()) fail(name + ": \"right\": expected an object");
+    for (const auto& [what, share] : json["right"].items())
+      row.right.emplace_back(what, number(json["right"], what.c_str(), name));
+  }
   if (!json.contains("peak_bytes")) fail(name + ": \"peak_bytes\": expected an object");
   const nlohmann::json& peaks = json["peak_bytes"];
   for (std::size_t p = 0; p < kPurposeCount; ++p)

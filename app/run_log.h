@@ -8,11 +8,15 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/device.h"
 
 namespace aisc {
+
+// Shares of what a model does right, between 0 and 1: {"next sentences", .93}.
+using Shares = std::vector<std::pair<std::string, double>>;
 
 struct StepRow {
   std::int64_t step = 0;  // counted from 1
@@ -26,6 +30,7 @@ struct StepRow {
   bool skipped = false;
   double peak_flops = 0;  // of the machine, as far as it was known then; 0: not known
   double validation_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated
+  Shares right = {};                                         // of held-out samples, where evaluated
   std::array<std::int64_t, kPurposeCount + 1> peak_bytes{};  // by purpose, then the total's
 
   // Above 1 where other programs ran while the peak was measured. NaN: not known.

@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 GptConfig config_at(const Safetensors& file, DType precision, const TextParts& divided) {
-  GptConfig config = config_in(file, divided.heads, divided.codes);
+  GptConfig config = divided.format ? divided.format->config(file, divided.heads)
+                                    : config_in(file, divided.heads, divided.codes);
   config.dtype = precision;
   return config;
 }
@@ -40,7 +41,22 @@ GptParts parts_of(const GptConfig& config, const TextParts& divided, Mesh* mesh)
   GptParts parts = gpt2_parts();
   if (divided.tp > 1) parts = divided.parts.split(std::move(parts), mesh->tp());
   parts = divided.parts.with_experts(config, std::move(parts), mesh);
+  if (divided.parts.architecture) parts = divided.parts.architecture(std::move(parts), mesh);
   return divided.layers ? divided.layers(std::move(parts)) : parts;
+}
+
+// Of the file; fills host memory of a parameter's global_shape.
+std::function<void(const Parameter&, View)> reader_of(const Safetensors& file,
+                                                      const GptConfig& config,
+                                                      const TextParts& divided) {
+  if (!divided.format) {
+    const auto gpt = std::make_shared<const WeightsFile>(file, config, divided.codes);
+    return [gpt](const Parameter& p, View whole) { gpt->read(p, whole); };
+  }
+  return [path = file.path(), read = divided.format->reader(file, config, divided.parts)](
+             const Parameter& p, View whole) {
+    if (!read(p, whole)) fail(fmt::format("{}: {} is not in the file", path, p.name));
+  };
 }
 
 // A link that leads in a circle is not there.
@@ -92,14 +108,6 @@ std::string weights_at(const std::string& path, const Say& say) {
   return find_checkpoint(path, say).path + "/model.safetensors";
 }
 
-std::string heads_remark(const Safetensors& file, const GptConfig& config) {
-  if (says_heads(file)) return {};
-  return fmt::format(
-      "{}: no config.json beside it says how many heads the model has; it is taken to have {}, of "
-      "{} columns, as GPT-2's have: --heads says otherwise",
-      file.path(), config.heads, config.width / config.heads);
-}
-
 std::string tokenizer_beside(const std::string& weights) {
   const fs::path folder = fs::path(weights).parent_path();
   const std::string path = folder.empty() ? "." : folder.string();
@@ -124,10 +132,10 @@ SavedModel::SavedModel(const Rank& rank, const Safetensors& file, DType precisio
                      stages ? stages->blocks() : std::vector<BlockRange>(1))),
       parameters(rank.device, all_units(model), {.value_dtype = precision, .gradients = false}) {
   CpuDevice host;
-  const WeightsFile read(file, config, divided.codes);
+  const auto read = reader_of(file, config, divided);
   for (const Parameter* p : parameters.parameters()) {
     const Tensor whole(p->global_shape, precision, host);
-    read.read(*p, whole);
+    read(*p, whole);
     for (const GlobalRun& run : global_runs(*p, {0, p->shape.count()}))
       rank.device.copy(p->value().flat(run.local, run.count),
                        whole.view().flat(run.global, run.count));

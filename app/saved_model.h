@@ -29,17 +29,16 @@ std::string run_of(const std::string& path);
 // model.safetensors, or a run or checkpoint as above. Throws Error naming what was looked for.
 std::string weights_at(const std::string& path, const Say& say);
 
-// A line for the user where the number of heads of the model in a file is a guess; else "".
-std::string heads_remark(const Safetensors& file, const GptConfig& config);
-
 // The folder of a file of weights if it holds a tokenizer, too, else "".
 std::string tokenizer_beside(const std::string& weights);
 
 // Stages, and ranks that share each layer, pp times tp of them; `parts` has what makes them
-// (StepParts::stages, split), and those of experts where the file has some (experts).
+// (StepParts::stages, split), those of experts where the file has some (experts), and of another
+// model than a GPT its architecture, whose files `format` reads.
 struct TextParts {
   int pp = 1, tp = 1;
   StepParts parts = {};
+  const WeightsFormat* format = nullptr;  // null: WeightsFile's
   std::int64_t heads = 0;  // of a file that does not say how many; 0: config_in()'s guess
   // Other layers in place of these parts', which may have read what is codes in the file.
   std::function<GptParts(GptParts parts)> layers = {};
@@ -49,7 +48,8 @@ struct TextParts {
 // A model that only generates: weights without gradients. Of parts a rank has and reads its own
 // alone; it is collective then.
 struct SavedModel {
-  // Throws Error as config_in and WeightsFile do, and for sizes that do not divide.
+  // Throws Error as config_in and WeightsFile do (or as `format` does, and naming what its file has
+  // not), and for sizes that do not divide.
   SavedModel(const Rank& rank, const std::string& weights, DType precision,
              const TextParts& divided = {});
   SavedModel(const Rank& rank, const Safetensors& file, DType precision,

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "app/agreement.h"
-#include "app/weights_file.h"
 #include "app/whole_model.h"
 #include "common/comm/host_values.h"
 #include "common/core/error.h"
@@ -151,27 +150,29 @@ class Divided {
 }  // namespace
 
 void write_weights(const Rank& rank, const std::string& folder, const Trainer& trainer,
-                   std::int32_t end_of_text, Device& host) {
+                   Device& host, const WeightsFormat& format) {
   Communicator& world = rank.world;
   const GptConfig& config = trainer.config().model;
-  if (!trainer.divides() && config.experts.count == 0)
-    return on_all_ranks(world, [&] {
-      if (world.rank() == 0) write_gpt2_weights(folder, config, trainer.parameters(), end_of_text);
-    });
   const WholeModel whole(rank, trainer);
   const std::vector<Parameter*>& parameters = whole.store().parameters();
   const Divided divided(rank, trainer, parameters, host);
-  const Gpt2Outline outline = weights_outline(config, whole.store(), end_of_text);
-  FileOfRanks file(world, folder + "/model.safetensors", outline.tensors, outline.metadata);
+  const WeightsOutline outline = format.outline(config, whole.store());
+  std::vector<SafetensorsSpec> tensors;
+  for (const WeightsOutline::Tensors& its : outline.parameters)
+    for (const std::string& name : its.names) tensors.push_back({name, config.dtype, its.shape});
+  FileOfRanks file(world, folder + "/model.safetensors", tensors, outline.metadata);
   for (std::size_t i = 0; i < parameters.size(); i += static_cast<std::size_t>(world.size())) {
     const Tensor ours = divided.put_together(i);
     if (!ours) continue;
     const std::size_t own = i + static_cast<std::size_t>(world.rank());
     file.attempt([&](SafetensorsParts& parts) {
-      const SafetensorsSpec& tensor = outline.tensors[own];
-      const Tensor theirs(tensor.shape, tensor.dtype, host);
-      to_weights_file(theirs, ours, *parameters[own], config);
-      parts.write(tensor.name, 0, theirs);
+      const WeightsOutline::Tensors& its = outline.parameters[own];
+      const Tensor theirs(its.stacked(), config.dtype, host);
+      format.to_file(theirs, ours, *parameters[own], config);
+      const std::int64_t count = its.shape.count();
+      for (std::size_t t = 0; t < its.names.size(); ++t)
+        parts.write(its.names[t], 0,
+                    theirs.view().flat(static_cast<std::int64_t>(t) * count, count));
     });
     host.trim();  // the next parameter is of another size
   }
@@ -181,14 +182,10 @@ void write_weights(const Rank& rank, const std::string& folder, const Trainer& t
   file.commit();
 }
 
-void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
-  GptConfig model = trainer.config().model;
-  const bool upcycles = model.experts.count > 0 && config_in(file, model.heads).experts.count == 0;
-  if (upcycles) model.experts = {};
-  if (upcycles && !trainer.parts().upcycle)
-    fail(file.path() + ": a model without experts: expected one with them, or how they begin");
-  const WeightsFile weights(file, model);
-  const auto read_dense = [&](const Parameter& p, View to) { weights.read(p, to); };
+void read_weights(const Safetensors& file, Trainer& trainer, Device& host,
+                  const WeightsFormat& format) {
+  const WeightsFormat::Read read_whole =
+      format.reader(file, trainer.config().model, trainer.parts());
   const Optimizer& optimizer = trainer.optimizer();
   const Parameter* read = nullptr;  // which of them `whole` is
   Tensor whole;
@@ -202,10 +199,7 @@ void read_weights(const Safetensors& file, Trainer& trainer, Device& host) {
       host.trim();
       whole = Tensor(p.global_shape, to.dtype(), host);
       read = &p;
-      if (!upcycles)
-        weights.read(p, whole);
-      else if (!trainer.parts().upcycle(p, whole, read_dense))
-        whole = Tensor();  // what was drawn stays
+      if (!read_whole(p, whole)) whole = Tensor();  // what was drawn stays
     }
     if (!whole) continue;
     for (const GlobalRun& run : global_runs(p, {slice.begin, slice.begin + slice.weight.count()}))

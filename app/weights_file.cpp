@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "common/core/error.h"
 #include "common/core/system/files.h"
@@ -166,6 +167,44 @@ void WeightsFile::read(const Parameter& parameter, View whole) const {
   const std::int64_t count = shape.count();
   file_.read_part(parameter.name, shape, 0, whole.flat(0, count));
   if (count < whole.count()) ops::fill(whole.flat(count, whole.count() - count), 0);
+}
+
+std::string GptWeights::remark(const Safetensors& file, const GptConfig& config) const {
+  if (says_heads(file)) return {};
+  return fmt::format(
+      "{}: no config.json beside it says how many heads the model has; it is taken to have {}, of "
+      "{} columns, as GPT-2's have: --heads says otherwise",
+      file.path(), config.heads, config.width / config.heads);
+}
+
+WeightsOutline GptWeights::outline(const GptConfig& config, const ParameterStore& whole) const {
+  const Gpt2Outline of_gpt2 = weights_outline(config, whole, end_of_text_);
+  WeightsOutline outline{.parameters = {}, .metadata = of_gpt2.metadata, .config = of_gpt2.config};
+  for (const SafetensorsSpec& tensor : of_gpt2.tensors)
+    outline.parameters.push_back({{tensor.name}, tensor.shape});
+  return outline;
+}
+
+void GptWeights::to_file(View theirs, ConstView ours, const Parameter& parameter,
+                         const GptConfig& config) const {
+  to_weights_file(theirs, ours, parameter, config);
+}
+
+WeightsFormat::Read GptWeights::reader(const Safetensors& file, const GptConfig& config,
+                                       const StepParts& parts) const {
+  GptConfig in_file = config;
+  const bool upcycles =
+      config.experts.count > 0 && config_in(file, config.heads).experts.count == 0;
+  if (upcycles) in_file.experts = {};
+  if (upcycles && !parts.upcycle)
+    fail(file.path() + ": a model without experts: expected one with them, or how they begin");
+  const auto weights = std::make_shared<const WeightsFile>(file, in_file);
+  const auto read = [weights](const Parameter& p, View whole) { weights->read(p, whole); };
+  return [read, upcycle = upcycles ? parts.upcycle : nullptr](const Parameter& p, View whole) {
+    if (upcycle) return upcycle(p, whole, read);
+    read(p, whole);
+    return true;
+  };
 }
 
 }  // namespace aisc

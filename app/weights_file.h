@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "app/weights_format.h"
 #include "formats/gpt2_weights.h"
 
 namespace aisc {
@@ -51,6 +52,26 @@ class WeightsFile {
  private:
   const Safetensors& file_;
   std::optional<Gpt2File> gpt2_;  // none: it has experts, or codes
+};
+
+// For checkpoints. A model with experts may begin with a file of one without
+// (StepParts::upcycle); its reader throws Error where nothing says how.
+class GptWeights final : public WeightsFormat {
+ public:
+  explicit GptWeights(std::int32_t end_of_text = -1) : end_of_text_(end_of_text) {}
+
+  GptConfig config(const Safetensors& file, std::int64_t heads) const override {
+    return config_in(file, heads);
+  }
+  std::string remark(const Safetensors& file, const GptConfig& config) const override;
+  WeightsOutline outline(const GptConfig& config, const ParameterStore& whole) const override;
+  void to_file(View theirs, ConstView ours, const Parameter& parameter,
+               const GptConfig& config) const override;
+  Read reader(const Safetensors& file, const GptConfig& config,
+              const StepParts& parts) const override;
+
+ private:
+  std::int32_t end_of_text_;
 };
 
 }  // namespace aisc

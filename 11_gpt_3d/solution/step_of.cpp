@@ -142,7 +142,8 @@ StepParts step_of(const Options& options) {
   // Around the optimizer, whichever it is, and in place of the sum of gradients.
   if (options.compression.power_sgd > 0)
     parts = power_sgd(options.compression.power_sgd, std::move(parts));
-  return compressed(options, std::move(parts));
+  parts = compressed(options, std::move(parts));
+  return options.program.model ? options.program.model(options, std::move(parts)) : parts;
 }
 
 void make_tier(const Options& options, const Rank& rank) {
@@ -160,12 +161,12 @@ std::string fit_savings(Options& options) {
       options.device_memory_gb > 0 ? options.device_memory_gb * 1e9 : machine.capacity;
   if (capacity == 0) fail("--recompute auto: " + machine.name + " has no limit");
   machine.capacity = 0;
-  const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(options.train.model.context + 1));
+  const std::unique_ptr<const SampleSource> blank = blank_samples(options);
   const auto measure = [&](const TrainConfig& config, const StepParts& parts) {
     EmulatedRun run{
         .config = config, .machine = machine, .ranks = options.ranks, .meta = true, .parts = parts};
     run.parts.reader = {};
-    const EmulatedStep step = emulate(run, zeros);
+    const EmulatedStep step = emulate(run, *blank);
     return StepMeasure{step.seconds, step.most_bytes};
   };
   const FittedSavings fitted = fit_savings(options.train, step_of(options), machine.host_link,

@@ -117,7 +117,19 @@ function drawLoss() {
   ], {wide: true, logs: true});
 }
 
+// Shares of what is right, by name.
+function drawRight() {
+  const names = Object.keys(evaluated.at(-1)?.right ?? {});
+  if (names.length === 0) return;
+  for (const row of rows)
+    for (const name of names) row[`right: ${name}`] = row.right?.[name];
+  stepChart('Right', 'share, of held-out samples', 'share', names.map((name, i) => (
+    {key: `right: ${name}`, name, color: ['blue', 'orange'][i % 2], style: 'points'})),
+  {zero: true});
+}
+
 function drawSteps() {
+  drawRight();
   const style = rows.length > 400 ? 'thin' : 'line';
   const one = (key, name) => [{key, name, color: 'blue', style}];
   stepChart('Learning rate', '', 'plain',

@@ -52,10 +52,10 @@ Batch Batch::share() const {
   return changed(*this, [](const Tensor& x) { return x.share(); });
 }
 
-Batch Batch::copy_to(Device& device) const {
+Batch Batch::copy_to(Device& device, Purpose purpose) const {
   return changed(*this, [&](const Tensor& x) {
     if (!x) return Tensor();
-    Tensor copy(x.shape(), x.dtype(), device);
+    Tensor copy(x.shape(), x.dtype(), device, purpose);
     device.copy(copy, x);
     return copy;
   });
@@ -78,12 +78,28 @@ Batch BatchSampler::batch(Device& device, std::int64_t first_sample, std::int64_
                 [&](std::int64_t b) { return start(first_sample + b); });
 }
 
-Batch even_windows(TokenView tokens, std::int64_t context, std::int64_t count, Device& device) {
+BlankWindows::BlankWindows(std::int64_t context)
+    : zeros_(std::make_shared<const std::vector<std::uint8_t>>(
+          static_cast<std::size_t>(std::max<std::int64_t>(context, 0) + 1))),
+      windows_(*zeros_, context, 0) {}
+
+EvenWindows::EvenWindows(TokenView tokens, std::int64_t context, std::int64_t count)
+    : tokens_(tokens), context_(context), count_(count) {
   check_tokens(tokens, context);
   if (count < 1) fail(fmt::format("{} windows for validation, expected 1 or more", count));
-  const std::int64_t last = tokens.size() - context - 1;
-  return gather(device, tokens, count, context,
-                [&](std::int64_t b) { return b * last / std::max<std::int64_t>(1, count - 1); });
+}
+
+Batch EvenWindows::batch(Device& device, std::int64_t first, std::int64_t count) const {
+  if (first < 0 || count < 0 || first + count > count_)
+    fail(fmt::format("windows {} to {} of {} for validation", first, first + count, count_));
+  const std::int64_t last = tokens_.size() - context_ - 1;
+  return gather(device, tokens_, count, context_, [&](std::int64_t b) {
+    return (first + b) * last / std::max<std::int64_t>(1, count_ - 1);
+  });
+}
+
+Batch even_windows(TokenView tokens, std::int64_t context, std::int64_t count, Device& device) {
+  return EvenWindows(tokens, context, count).batch(device, 0, count);
 }
 
 }  // namespace aisc

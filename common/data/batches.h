@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "common/core/rng.h"
 #include "common/core/tensor.h"
@@ -25,7 +26,7 @@ struct Batch {
 
   double term_count() const { return terms > 0 ? terms : static_cast<double>(tokens.count()); }
   Batch share() const;  // one more owner of the same elements
-  Batch copy_to(Device& device) const;
+  Batch copy_to(Device& device, Purpose purpose = Purpose::Activations) const;
 };
 
 // What a run learns from: sample i is a pure function of i. Step s of a run with a global batch of
@@ -65,9 +66,48 @@ class BatchSampler final : public SampleSource {
   Philox random_;
 };
 
+// Windows of T tokens that are all 0, where sizes alone count: a step that is planned.
+class BlankWindows final : public SampleSource {
+ public:
+  explicit BlankWindows(std::int64_t context);  // throws Error: context < 1
+
+  Batch batch(Device& device, std::int64_t first_sample, std::int64_t count) const override {
+    return windows_.batch(device, first_sample, count);
+  }
+  double terms(std::int64_t first_sample, std::int64_t count) const override {
+    return windows_.terms(first_sample, count);
+  }
+  std::unique_ptr<const SampleSource> copy() const override {
+    return std::make_unique<BlankWindows>(*this);
+  }
+
+ private:
+  std::shared_ptr<const std::vector<std::uint8_t>> zeros_;
+  BatchSampler windows_;
+};
+
 // `count` windows at even distances, the first at the beginning and the last at the end of the
-// text: always the same, for validation. They overlap where the text is short. Throws as
-// BatchSampler does.
+// text: always the same, for validation. They overlap where the text is short. Not copied, as
+// there.
+class EvenWindows final : public SampleSource {
+ public:
+  // Throws as BatchSampler does, and for a count < 1.
+  EvenWindows(TokenView tokens, std::int64_t context, std::int64_t count);
+
+  // Throws Error for others than windows 0 .. count - 1.
+  Batch batch(Device& device, std::int64_t first, std::int64_t count) const override;
+  double terms(std::int64_t /*first*/, std::int64_t count) const override {
+    return static_cast<double>(count * context_);
+  }
+  std::unique_ptr<const SampleSource> copy() const override {
+    return std::make_unique<EvenWindows>(*this);
+  }
+
+ private:
+  TokenView tokens_;
+  std::int64_t context_, count_;
+};
+// All of them.
 Batch even_windows(TokenView tokens, std::int64_t context, std::int64_t count, Device& device);
 
 }  // namespace aisc

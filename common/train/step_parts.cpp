@@ -38,6 +38,14 @@ double one_after_another(const Rank& rank, const Model& model, std::int64_t coun
   return loss;
 }
 
+double flops_per_step(const TrainConfig& config, const StepParts& parts) {
+  const GptConfig& model = config.model;
+  const auto T = static_cast<double>(model.context);
+  return static_cast<double>(config.batch) * (parts.flops_per_sample
+                                                  ? parts.flops_per_sample(model)
+                                                  : model.flops_per_token(model.context) * T);
+}
+
 GptParts StepParts::with_experts(const GptConfig& model, GptParts parts, Mesh* ranks) const {
   if (model.experts.count == 0) return parts;
   if (!experts)

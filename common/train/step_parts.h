@@ -135,6 +135,9 @@ class StepScale {
 using TokenPartOf = std::function<TokenPart(int rank, int ranks, std::int64_t tokens)>;
 
 struct TrainConfig;
+struct StepParts;
+// Model FLOPs of one step of all ranks, forward and backward.
+double flops_per_step(const TrainConfig& config, const StepParts& parts);
 
 // Where a function is empty the plain form is used: AdamW, SumAtTheEnd, SampleSource::batch,
 // one_after_another, finish_in_order.
@@ -164,6 +167,8 @@ struct StepParts {
   // Another model than a GPT, of its parts, split and with experts already: BERT, a decoder behind
   // an encoder. `mesh` as in `optimizer`. Also made for one rank, which has the whole.
   std::function<GptParts(GptParts parts, Mesh* mesh)> architecture = {};
+  // Model FLOPs of one of its samples, forward and backward. Empty: a GPT's.
+  std::function<double(const GptConfig& model)> flops_per_sample = {};
   // What layers compute: these parts, split and with experts already, with others around them that
   // have the same parameters. The first is the innermost.
   std::vector<std::function<GptParts(GptParts parts)>> layers = {};

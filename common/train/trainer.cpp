@@ -371,9 +371,7 @@ std::int64_t Trainer::missing_passes(std::size_t own) const {
   return sum_of_all(data_.world, passes, ReduceOp::Max) - passes;  // comm: 8 bytes
 }
 
-double Trainer::flops_per_step() const {
-  return config_.model.flops_per_token(config_.model.context) * tokens_per_step();
-}
+double Trainer::flops_per_step() const { return aisc::flops_per_step(config_, parts_); }
 
 double Trainer::hardware_flops_per_step() const {
   const std::int64_t context = config_.model.context;

@@ -89,7 +89,6 @@ class Trainer : private StepEnd {
   const StepParts& parts() const { return parts_; }
   // What every pass over model() needs around its layers.
   Hooks hooks() const { return hooks_; }
-  // Model FLOPs of one step of all ranks, forward and backward (GptConfig::flops_per_token).
   double flops_per_step() const;
   // With what is computed a second time, where it is recomputed.
   double hardware_flops_per_step() const;

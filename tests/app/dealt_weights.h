@@ -227,7 +227,7 @@ inline ::testing::AssertionResult same_files(const std::string& a, const std::st
 
 // Saves a run in `folder`. Collective; returns the path on every rank.
 inline std::string save(const Rank& rank, const std::string& folder, const Trainer& trainer) {
-  save_run(rank, folder, trainer, nullptr, {.config = "{}"});
+  save_run(rank, folder, trainer, {.config = "{}"});
   return folder + "/step_00000" + std::to_string(trainer.steps_taken());
 }
 

@@ -95,12 +95,13 @@ TEST(EmulatedRun, TellsBytesSecondsAndDays) {
 TEST(EmulatedRun, SaysByHowMuchAModelDoesNotFit) {
   EmulatedRun run = small_run(1);
   run.config.model = {.layers = 96, .heads = 96, .width = 12288, .context = 2048};
-  EXPECT_TRUE(error_says([&] { emulate(run, kText); },
+  EXPECT_TRUE(error_says([&] { emulate(run, BlankWindows(2048)); },
                          {"a rank needs about", "weights, gradients and optimizer", "dgx-a100 has",
                           "80 GB", "too few", "--precision bf16"}));
   run.config.model = {.layers = 12, .heads = 12, .width = 768, .context = 1024};
   run.config.batch = 256;
-  EXPECT_TRUE(error_says([&] { emulate(run, kText); }, {"80 GB", "--recompute block"}));
+  EXPECT_TRUE(
+      error_says([&] { emulate(run, BlankWindows(1024)); }, {"80 GB", "--recompute block"}));
 }
 
 // Two sums under way: the second is over later, and waiting for any takes the first.

@@ -214,7 +214,7 @@ class FailedWrite : public ::testing::Test {
     return messages(3, [&](const Rank& rank) {
       const Trainer trainer(rank, config_of(), dealt(Deal::Pieces));
       CpuDevice host;
-      write_weights(rank, rank.world.rank() == 1 ? of_rank_1 : folder_.path(), trainer, -1, host);
+      write_weights(rank, rank.world.rank() == 1 ? of_rank_1 : folder_.path(), trainer, host);
     });
   }
   const TemporaryFolder folder_, other_;

@@ -61,7 +61,7 @@ TEST_P(RunCheckpoint, ContinuesBitwiseAsIfNeverStopped) {
   Trainer whole(world.rank, config);
   for (int i = 0; i < 4; ++i) whole.step(data);
   const std::string path =
-      save_run(world.rank, folder.path(), whole, nullptr, {.config = "{}", .corpus_hash = 5});
+      save_run(world.rank, folder.path(), whole, {.config = "{}", .corpus_hash = 5});
 
   TestWorld other_world(GetParam().kind);
   TrainConfig other = config;
@@ -117,7 +117,7 @@ TEST(RunCheckpointOf, AModelGeneratesWithoutGradients) {
   TestWorld world;
   const TrainConfig config = config_in({"", DType::F32, DType::F32});
   const Trainer trainer(world.rank, config);
-  save_run(world.rank, folder.path("checkpoints"), trainer, nullptr, {.config = "{}"});
+  save_run(world.rank, folder.path("checkpoints"), trainer, {.config = "{}"});
   const auto silent = [](const std::string&) {};
   const std::string weights = weights_at(folder.path(), silent);
   EXPECT_EQ(weights, folder.path("checkpoints/step_000000/model.safetensors"));

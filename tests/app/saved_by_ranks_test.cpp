@@ -44,7 +44,7 @@ TEST(PlainRun, PathIsRankZeros) {
   on_ranks(2, config_of(), StepParts{}, [&](const Rank& rank, Trainer& trainer) {
     // The folder of rank 1 is not looked at.
     const std::string path = save_run(rank, rank.world.rank() == 0 ? folder.path("a") : "/nowhere",
-                                      trainer, nullptr, {.config = "{}"});
+                                      trainer, {.config = "{}"});
     EXPECT_EQ(path, rank.world.rank() == 0 ? folder.path("a/step_000000") : "");
   });
 }
@@ -184,7 +184,7 @@ TEST_P(RanksThatDivide, NeverHoldMoreThanTwoParameters) {
       host.reset_peaks();
       return ledger.total.peak_bytes;
     };
-    write_weights(rank, folder.path(), trainer, -1, host);
+    write_weights(rank, folder.path(), trainer, host);
     EXPECT_GT(peak("writing weights"), 0);
     write_state(rank, folder.path("state"), trainer, host);
     EXPECT_EQ(peak("writing state"), 0) << "on the host nothing is copied";

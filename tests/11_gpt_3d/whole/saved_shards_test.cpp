@@ -186,7 +186,7 @@ void expect_never_whole(const Options& layout, const TrainConfig& config) {
       rank.device.reset_peaks();
     };
     rank.device.reset_peaks();
-    write_weights(rank, folder.path(), trainer, -1, host);
+    write_weights(rank, folder.path(), trainer, host);
     expect_no_more("writing weights", two);
     write_state(rank, folder.path("state"), trainer, host);
     expect_no_more("writing the state", mixed ? two : 0);

@@ -42,7 +42,7 @@ TEST(Upcycled, BeginsWithTheDenseModelsLoss) {
     for (int i = 0; i < 3; ++i) trainer.step(data);
     expected = loss_of(trainer, data, rank.device);
     CpuDevice host;
-    write_weights(rank, folder.path(), trainer, -1, host);
+    write_weights(rank, folder.path(), trainer, host);
   });
   const std::string file = folder.path() + "/model.safetensors";
   launch(launch_options({.ranks = 2}), [&](const Rank& rank) {

@@ -23,7 +23,7 @@ TEST(RunCheckpointOnCuda, GoesOnOnTheCpuAndBackFromItsCheckpoints) {
                            Trainer& restored) {
     restore_run(
         to.rank,
-        read_checkpoint(save_run(from.rank, folder.path(name), saved, nullptr, {.config = "{}"})),
+        read_checkpoint(save_run(from.rank, folder.path(name), saved, {.config = "{}"})),
         restored);
   };
   pass_on("a", gpu, first, cpu, second);
