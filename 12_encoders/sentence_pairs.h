@@ -7,8 +7,8 @@
 #include <functional>
 #include <span>
 
+#include "12_encoders/more/sentences.h"
 #include "12_encoders/padded_batch.h"
-#include "12_encoders/sentences.h"
 #include "12_encoders/special_ids.h"
 
 namespace aisc {

@@ -10,6 +10,7 @@
 #   LOOPS PRECOMPILE   of its library, as in aisc_library
 #   PACKAGES           likewise; with exercises, of the given part, which must have a file then
 #   PROGRAMS a b       programs, from a.cpp and b.cpp; MEASURES and LIGHT name some of these
+#   PROGRAM_LIBS       what these stand on beside the library: later floors, earlier modules
 #   BENCH_LIBS         with these the benchmark is a program, in place of Google Benchmark
 #   TEST_LIBS          what the tests stand on besides; aisc_test_support is the whole harness
 #   GPU NO_THREADS WHOLE SANITIZED UNSANITIZED UNSANITIZED_ON_GPU     of its tests, as in
@@ -79,7 +80,8 @@ function(aisc_lab_libraries module given lab libs)
 endfunction()
 
 function(aisc_module_programs module)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PROGRAMS;LIGHT;MEASURES;BENCH_LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" ""
+    "PROGRAMS;PROGRAM_LIBS;LIGHT;MEASURES;BENCH_LIBS")
   set(folder "${AISC_ROOT}/${module}")
   set(libs aisc_${module} aisc_flags)
   foreach(program IN LISTS arg_PROGRAMS)
@@ -89,7 +91,8 @@ function(aisc_module_programs module)
         list(APPEND words ${word})
       endif()
     endforeach()
-    aisc_program(${program} ${words} SOURCES "${folder}/${program}.cpp" LIBS ${libs})
+    aisc_program(${program} ${words} SOURCES "${folder}/${program}.cpp"
+      LIBS ${libs} ${arg_PROGRAM_LIBS})
   endforeach()
   if(AISC_PROGRAMS AND NOT module IN_LIST AISC_LEFT_OUT)
     list(JOIN arg_MEASURES "|" measures)
@@ -109,8 +112,8 @@ endfunction()
 
 function(aisc_module module)
   set(flags LOOPS PRECOMPILE GPU NO_THREADS SANITIZED)
-  set(lists LIBS PACKAGES PROGRAMS LIGHT MEASURES BENCH_LIBS TEST_LIBS WHOLE UNSANITIZED
-    UNSANITIZED_ON_GPU)
+  set(lists LIBS PACKAGES PROGRAMS PROGRAM_LIBS LIGHT MEASURES BENCH_LIBS TEST_LIBS WHOLE
+    UNSANITIZED UNSANITIZED_ON_GPU)
   cmake_parse_arguments(PARSE_ARGV 1 arg "${flags}" "" "${lists}")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${module}: unknown words: ${arg_UNPARSED_ARGUMENTS}")
@@ -121,7 +124,7 @@ function(aisc_module module)
       set(${word} ${word})
     endif()
   endforeach()
-  aisc_use_modules_of(${arg_LIBS})
+  aisc_use_modules_of(${arg_LIBS} ${arg_PROGRAM_LIBS})
   aisc_sources(sources "${AISC_ROOT}/${module}/solution")
   aisc_sources(more "${AISC_ROOT}/${module}/more")
   list(APPEND sources ${more})
@@ -133,8 +136,8 @@ function(aisc_module module)
     aisc_library(aisc_${module} ${LOOPS} ${PRECOMPILE} SOURCES ${sources} LIBS ${arg_LIBS}
       PACKAGES ${arg_PACKAGES})
   endif()
-  aisc_module_programs(${module} PROGRAMS ${arg_PROGRAMS} LIGHT ${arg_LIGHT}
-    MEASURES ${arg_MEASURES} BENCH_LIBS ${arg_BENCH_LIBS})
+  aisc_module_programs(${module} PROGRAMS ${arg_PROGRAMS} PROGRAM_LIBS ${arg_PROGRAM_LIBS}
+    LIGHT ${arg_LIGHT} MEASURES ${arg_MEASURES} BENCH_LIBS ${arg_BENCH_LIBS})
   aisc_is_built(built ${module})
   if(AISC_TESTS AND built)
     aisc_use_modules_of(${arg_TEST_LIBS} ${arg_WHOLE})

@@ -5,8 +5,8 @@
 
 #include "12_encoders/bert.h"
 #include "12_encoders/bert_samples.h"
-#include "12_encoders/fine_tuned.h"
 #include "12_encoders/fine_tuning.h"
+#include "12_encoders/more/fine_tuned.h"
 #include "common/comm/launch.h"
 #include "common/core/range.h"
 

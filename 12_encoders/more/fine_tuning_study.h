@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "12_encoders/paragraph_samples.h"
+#include "12_encoders/more/paragraph_samples.h"
 #include "common/train/trainer.h"
 
 namespace aisc {

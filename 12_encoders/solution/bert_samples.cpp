@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/core/error.h"
-#include "common/core/range.h"
 
 namespace aisc {
 namespace {
@@ -33,12 +32,6 @@ void require_special(const SpecialIds& special, std::int64_t vocabulary) {
         special.pad, special.unknown, special.cls, special.sep, special.mask, vocabulary));
 }
 
-void require_range(std::int64_t first_sample, std::int64_t count) {
-  if (first_sample < 0 || count < 0)
-    fail(fmt::format("sentence pairs: {} samples from {}: both must be 0 or more", count,
-                     first_sample));
-}
-
 }  // namespace
 
 BertSamples::BertSamples(const Documents& documents, const BertSampleOptions& options)
@@ -49,6 +42,9 @@ BertSamples::BertSamples(const Documents& documents, const BertSampleOptions& op
                .most = aisc::most_masked(options.context)} {
   require_room(options.context);
   require_special(options.special, options.vocabulary);
+  if (options.even < 0)
+    fail(
+        fmt::format("sentence pairs: {} samples for validation, expected 1 or more", options.even));
   if (documents.largest_token() >= options.vocabulary)
     fail(
         fmt::format("sentence pairs: documents with token {}, expected tokens below {}, the "
@@ -56,54 +52,52 @@ BertSamples::BertSamples(const Documents& documents, const BertSampleOptions& op
                     documents.largest_token(), options.vocabulary));
 }
 
-MaskedPair BertSamples::sample(std::int64_t i) const {
-  return masked(pair_draws(options_.seed, i), options_.seed, i);
+std::uint64_t BertSamples::seed() const { return options_.even > 0 ? kEvenSeed : options_.seed; }
+
+PairDraws BertSamples::draws(std::int64_t i) const {
+  PairDraws draws = pair_draws(seed(), i);
+  if (options_.even > 0) {
+    draws.start = (static_cast<double>(i) + .5) / static_cast<double>(options_.even);
+    draws.label = i % 2 == 0 ? 0 : .5;
+  }
+  return draws;
 }
 
-MaskedPair BertSamples::masked(const PairDraws& draws, std::uint64_t seed, std::int64_t i) const {
-  MaskedPair sample = joined(sentence_pair(*documents_, options_.context, draws), options_.special);
+MaskedPair BertSamples::sample(std::int64_t i) const {
+  MaskedPair sample =
+      joined(sentence_pair(*documents_, options_.context, draws(i)), options_.special);
   MaskedWords words =
-      mask_words(sample.tokens, place_draws(seed, i, std::ssize(sample.tokens)), masking_);
+      mask_words(sample.tokens, place_draws(seed(), i, std::ssize(sample.tokens)), masking_);
   sample.places = std::move(words.places);
   sample.targets = std::move(words.targets);
   return sample;
 }
 
-Batch BertSamples::padded(Device& device, std::span<const MaskedPair> samples) const {
-  return pad_masked_pairs(device, samples, options_.context, masking_.most, options_.special.pad);
+void BertSamples::require_samples(std::int64_t first, std::int64_t count) const {
+  if (first < 0 || count < 0)
+    fail(fmt::format("sentence pairs: {} samples from {}: both must be 0 or more", count, first));
+  if (options_.even > 0 && first + count > options_.even)
+    fail(fmt::format("sentence pairs: samples {} to {}, found {} for validation", first,
+                     first + count - 1, options_.even));
 }
 
 Batch BertSamples::batch(Device& device, std::int64_t first_sample, std::int64_t count) const {
-  require_range(first_sample, count);
+  require_samples(first_sample, count);
   std::vector<MaskedPair> samples;
   for (std::int64_t i = 0; i < count; ++i) samples.push_back(sample(first_sample + i));
-  return padded(device, samples);
+  return pad_masked_pairs(device, samples, options_.context, masking_.most, options_.special.pad);
 }
 
 double BertSamples::terms(std::int64_t first_sample, std::int64_t count) const {
-  require_range(first_sample, count);
+  require_samples(first_sample, count);
   std::int64_t masked = 0;
   for (std::int64_t i = first_sample; i < first_sample + count; ++i) {
-    const SentencePair pair =
-        sentence_pair(*documents_, options_.context, pair_draws(options_.seed, i));
+    const SentencePair pair = sentence_pair(*documents_, options_.context, draws(i));
     const std::int64_t words =
         count_words(pair.a, options_.special) + count_words(pair.b, options_.special);
     masked += masked_count(words, masking_.most);
   }
   return static_cast<double>(masked);
-}
-
-Batch BertSamples::even_pairs(std::int64_t count, Device& device) const {
-  if (count < 1)
-    fail(fmt::format("sentence pairs: {} samples for validation, expected 1 or more", count));
-  std::vector<MaskedPair> samples;
-  for (std::int64_t i = 0; i < count; ++i) {
-    PairDraws draws = pair_draws(kEvenSeed, i);
-    draws.start = (static_cast<double>(i) + .5) / static_cast<double>(count);
-    draws.label = i % 2 == 0 ? 0 : .5;
-    samples.push_back(masked(draws, kEvenSeed, i));
-  }
-  return padded(device, samples);
 }
 
 }  // namespace aisc

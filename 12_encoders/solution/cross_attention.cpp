@@ -70,9 +70,11 @@ Tensor CrossAttention::backward(Tensor dy, Saved& saved, const Pass& pass) {
   // LAB 12.3: cross-attention backward
   // > Forward has pushed, in this order: what queries_ and keys_values_ keep, q, kv, out and
   // > log_sum_exp, and what project_ keeps. Go back: each layer's backward(d.., saved, pass) pops
-  // > what is its own. ops::attention_backward() wants dq like q and dkv like kv, and the mask of
-  // > forward; by_heads(dkv, heads_) is what keys_values_ returned the like of. Two gradients come
-  // > out. One is returned. Whose is the other, and who may have been there before?
+  // > what is its own, and saved.pop() the four in between. ops::attention_backward() fills dq, of
+  // > q's shape (B, T, H D), and dkv, of kv's (2, B, S, H D), under the mask of forward;
+  // > by_heads(dkv, heads_) has the layout of what keys_values_ returned, (B, S, H 2 D). Two
+  // > gradients come out, (B, T, C) and (B, S, C). One is returned. Where does the other go, and
+  // > who may have left one there before?
   const Tensor dout = project_->backward(std::move(dy), saved, pass);
   const Tensor log_sum_exp = saved.pop(), out = saved.pop(), kv = saved.pop(), q = saved.pop();
   Tensor dq(q.shape(), q.dtype(), q.device());                                // (B, T, H D)

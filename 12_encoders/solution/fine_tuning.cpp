@@ -29,8 +29,8 @@ Tensor Classifier::forward(Tensor rows, Saved& saved, const Pass& /*pass*/) cons
   const auto span = rank_.trace.span("product", "classifier");
   Tensor scores({rows.shape()[0], weight_.shape[0]}, rows.dtype(), rows.device());
   // LAB 12.7: fine-tuning
-  // > scores = rows W^T + b: ops::matmul has both, {.transpose = ops::Transpose::Second, .bias}.
-  // > Keep in `saved` what backward needs.
+  // > scores (N, labels) = rows (N, C) W^T + b, W (labels, C): ops::matmul has both,
+  // > {.transpose = ops::Transpose::Second, .bias}. Keep in `saved` what backward needs.
   ops::matmul(scores, rows, weight_.value(),
               {.transpose = ops::Transpose::Second, .bias = bias_.value()});
   saved.push(std::move(rows));
@@ -42,8 +42,9 @@ Tensor Classifier::backward(Tensor dscores, Saved& saved, const Pass& pass) {
   const auto span = rank_.trace.span("product", "classifier");
   Tensor drows;
   // LAB 12.7: fine-tuning
-  // > drows (N, C) = dscores W; db += the sum of the rows of dscores (ops::add_bias_backward, into
-  // > bias_.next_grad()); dW += dscores^T rows: weight_grad() of common/nn/layer.h.
+  // > drows (N, C) = dscores (N, labels) W; db += the sum of the rows of dscores
+  // > (ops::add_bias_backward, into bias_.next_grad()); dW += dscores^T rows: weight_grad() of
+  // > common/nn/layer.h, which also knows when a pipeline would rather compute it later.
   Tensor rows = saved.pop();
   drows = Tensor(rows.shape(), rows.dtype(), rows.device());
   ops::matmul(drows, dscores, weight_.value());
@@ -74,9 +75,10 @@ Begun begin_from_pretrained(Trainer& trainer, const ReadPretrained& read) {
     const View to = updated_weights(optimizer, i);  // (n), elements slice.begin .. of this rank's
     const Tensor whole(parameter.global_shape, to.dtype(), host);
     // LAB 12.7: fine-tuning
-    // > Ask `read` for the whole parameter. Did pre-training know it? Then copy into `to` what
-    // > global_runs(parameter, elements of the slice) says: a run's `local` counts from the rank's
-    // > part, of which `to` is a piece. Add the parameter's name to begun.taken or begun.drawn.
+    // > Let read(parameter, whole) fill the whole. If pre-training did not know the parameter, leave
+    // > `to` alone, and add_name() it to begun.drawn. If it did, copy into `to` what
+    // > global_runs(parameter, elements of the slice) says, and add_name() it to begun.taken. A
+    // > run's `local` counts from the begin of the rank's part, of which `to` is a piece.
     if (!read(parameter, whole)) {
       add_name(begun.drawn, parameter.name);
       continue;

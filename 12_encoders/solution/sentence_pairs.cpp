@@ -45,7 +45,8 @@ PairDraws pair_draws(std::uint64_t seed, std::int64_t sample) {
 void truncate_pair(SentencePair& pair, std::int64_t room,
                    const std::function<bool(std::int64_t k)>& cut_first) {
   // LAB 12.5: sentence pairs
-  // > Views are cut by subspan(). k counts the tokens of both texts that are gone.
+  // > While a and b together have more than `room` tokens, the longer one (of equals b) loses its
+  // > first or its last. Views are cut by subspan(). k counts the tokens of both that are gone.
   for (std::int64_t k = 0; std::ssize(pair.a) + std::ssize(pair.b) > room; ++k) {
     std::span<const std::int32_t>& longer = pair.a.size() > pair.b.size() ? pair.a : pair.b;
     longer = longer.subspan(cut_first(k) ? 1 : 0, longer.size() - 1);
@@ -57,9 +58,9 @@ SentencePair sentence_pair(const Documents& documents, std::int64_t T, const Pai
   const std::int64_t room = T - 3;
   SentencePair pair;
   // LAB 12.5: sentence pairs
-  // > choose(u, n) and chunk() are above, Documents is in sentences.h. Which sentences are the
-  // > chunk? Which of them are A? Where does a B begin that does not follow, and how many tokens
-  // > are then left of the target? Cut both last.
+  // > Fill pair.a, pair.b and pair.label. choose(u, n) and chunk() are above, Documents is in
+  // > more/sentences.h. Which sentences are the chunk? Which of them are A? Where does a B begin
+  // > that does not follow, and how many tokens are then left of the target? Cut both last.
   const std::int64_t target = draws.shorter < .1 ? 2 + choose(draws.target, room - 1) : room;
   const std::int64_t first = documents.neighbour(choose(draws.start, documents.neighbours()));
   const Range both = chunk(documents, first, first + 2, target);

@@ -7,6 +7,7 @@
 
 #include "common/nn/cross_entropy.h"
 #include "tests/nn/gpt_fixture.h"
+#include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
@@ -52,25 +53,32 @@ LossOf loss_of(TestWorld& world, const BertLoss& loss, const std::vector<double>
   return numbers_are(what, one, {expected}, mistakes);
 }
 
-// The global batch is 4 samples with 6 masked words. Here are 2 of the samples, whose true class
+// The global batch is 5 samples with 6 masked words. Here are 2 of the samples, whose true class
 // has probability 1/2 and 1/4, so that their losses are 1 and 2 times log 2, and 3 of the words,
-// with 1/2, 1/8 and 1/2, or 1 + 3 + 1 times log 2. A mean over 4 samples is to weigh as much as one
-// over 6 words: a sample counts 6/4.
+// with 1/2, 1/8 and 1/2, or 1 + 3 + 1 times log 2. A mean over 5 samples is to weigh as much as one
+// over 6 words: a sample counts 6/5.
 TEST(BertLoss, IsTheSumOfTwoMeans) {
   TestWorld world;
-  const BertLoss loss = make_loss(world, 4);
+  const BertLoss loss = make_loss(world, 5);
   const Tensor picked = ids_tensor({0, 1, 2, 3, 4, 5}, world.device);
   const Pass pass{.terms = 6, .picked = picked};
   const std::vector<double> scores = scores_with({0.5, 0.25}, {0.5, 0.125, 0.9, 0.5});
   const double found = loss_of(world, loss, scores, {0, 0, 1, 1, -1, 1}, pass).sum / std::log(2.0);
   EXPECT_TRUE(is_number(
-      world, "2 samples of 4 and 3 masked words of 6: their loss, by log 2", found, 5 + 6.0 / 4 * 3,
+      world, "2 samples of 5 and 3 masked words of 6, in units of log 2: their loss", found,
+      5 + 6.0 / 5 * 3,
       {{"samples and words counted alike", {5 + 3}},
        {"the samples' loss was left out", {5}},
        {"the samples here were counted, and not those of the global batch", {5 + 6.0 / 2 * 3}},
-       {"the masked words here were counted, and not those of the global batch", {5 + 3.0 / 4 * 3}},
-       {"the words' loss was weighted, and not the samples'", {6.0 / 4 * 5 + 3}},
-       {"the mean was taken here, where the caller divides", {(5 + 6.0 / 4 * 3) / 6}}}));
+       {"the masked words here were counted, and not those of the global batch", {5 + 3.0 / 5 * 3}},
+       {"the places of words here were counted, and not the global batch's words",
+        {5 + 4.0 / 5 * 3}},
+       {"the words had a mean of their own here, and a share by samples",
+        {6.0 * 2 / 5 * 5 / 3 + 6.0 / 5 * 3}},
+       {"the words' loss was weighted, and not the samples'", {6.0 / 5 * 5 + 3}},
+       {"the weight is upside down", {5 + 5.0 / 6 * 3}},
+       {"masked words were counted among the samples", {5 + 6.0 / (5 + 6) * 3}},
+       {"the mean was taken here, where the caller divides", {(5 + 6.0 / 5 * 3) / 6}}}));
 }
 
 // The same samples one at a time, as two micro-batches or two ranks have them.
@@ -85,8 +93,8 @@ TEST(BertLoss, AddsUpOverPartsOfTheBatch) {
       loss_of(world, loss, scores_with({0.5}, {0.2, 0.1}), {0, 1, 1}, {.terms = 3, .picked = one});
   const LossOf second =
       loss_of(world, loss, scores_with({0.3}, {0.7, 0.6}), {1, 2, -1}, {.terms = 3, .picked = one});
-  EXPECT_TRUE(is_number(world, "the losses of two halves of a batch", first.sum + second.sum,
-                        whole.sum,
+  EXPECT_TRUE(is_number(world, "two halves of a batch: the sum of their losses",
+                        first.sum + second.sum, whole.sum,
                         {{"each part counted its own samples, and not those of the batch",
                           {-std::log(0.2 * 0.1 * 0.7) - 3 * std::log(0.5 * 0.7)}}}));
 }
@@ -101,15 +109,16 @@ TEST(BertLoss, CountsAWindowsOwnSamplesInEvaluation) {
                                {.training = false, .terms = 3, .picked = picked})
                            .sum /
                        std::log(2.0);
-  EXPECT_TRUE(is_number(world, "a window of 2 samples with 3 masked words", found, 5 + 3.0 / 2 * 3,
-                        {{"the samples of a training step were counted", {5 + 3.0 / 100 * 3}}}));
+  EXPECT_TRUE(is_number(
+      world, "a window of 2 samples with 3 masked words, in units of log 2: its loss", found,
+      5 + 3.0 / 2 * 3, {{"the samples of a training step were counted", {5 + 3.0 / 100 * 3}}}));
 }
 
 TEST(BertLoss, HasTheGradientOfItsSum) {
   TestWorld world;
-  const BertLoss loss = make_loss(world, 5);
+  const BertLoss loss = make_loss(world, drawn("samples of the batch", 3, 9));
   const Tensor picked = ids_tensor({0, 1, 2, 3, 4, 5}, world.device);
-  const Pass pass{.terms = 7, .picked = picked};
+  const Pass pass{.terms = static_cast<double>(drawn("masked words", 4, 20)), .picked = picked};
   const Tensor labels = ids_tensor({1, -1, 2, 0, -1, 1}, world.device);
   const Tensor x = random_tensor({2 * 2 + 4 * 4}, DType::F64, world.device, "scores");
   Saved saved;
@@ -119,11 +128,12 @@ TEST(BertLoss, HasTheGradientOfItsSum) {
     Saved nothing = Saved::nothing();
     return 0.3 * loss.forward(x.clone(), labels, nothing, pass);
   };
-  EXPECT_TRUE(check_gradient(of_x, x, dx));
+  EXPECT_TRUE(check_gradient(of_x, x, dx))
+      << "scores 0 to 3 are two samples', four each of the others a word's";
   EXPECT_EQ(loss.all_logits(x.clone()).shape(), (Shape{4, 4}));
 }
 
-TEST(BertLoss, SaysWhatItIsNotGiven) {
+TEST(BertLossGiven, SaysWhatItIsNotGiven) {
   TestWorld world;
   const BertLoss loss = make_loss(world, 2);
   const Tensor picked = ids_tensor({0, 1, 2}, world.device);

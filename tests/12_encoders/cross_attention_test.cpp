@@ -10,6 +10,7 @@
 #include "common/nn/linear.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/compare.h"
+#include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/numbers.h"
@@ -60,7 +61,7 @@ TEST(CrossAttention, AddsToTheGradientsThatOthersHaveLeft) {
   EXPECT_TRUE(numbers_are("the encoder's gradient of one block", side.grad, {3, 3}));
   side.grad = from_doubles({10, 20}, {1, 2, 1}, DType::F64, world.device);
   run();
-  EXPECT_TRUE(numbers_are("the encoder's gradient behind another block, which left 10 and 20",
+  EXPECT_TRUE(numbers_are("behind another block, which left 10 and 20: the encoder's gradient",
                           side.grad, {13, 23},
                           {{"it was overwritten, and is this block's alone", {3, 3}},
                            {"nothing was added to it", {10, 20}}}));
@@ -112,7 +113,7 @@ std::vector<double> by_loops(const TestCross& cross, const Tensor& x, const Tens
   return product(out, *p[4], *p[5]);
 }
 
-TEST(CrossAttention, IsTheFormulasTermByTerm) {
+TEST(CrossAttentionGiven, IsTheFormulasTermByTerm) {
   TestWorld world;
   const std::array<std::array<std::int64_t, 5>, 4> sizes{
       {{1, 1, 1, 1, 2}, {2, 3, 5, 2, 3}, {3, 7, 2, 3, 1}, {1, 70, 65, 1, 4}}};  // B T S H D
@@ -145,12 +146,13 @@ TEST(CrossAttention, IsTheFormulasTermByTerm) {
 // sum of.
 TEST(CrossAttention, HasTheGradientsOfItsLossThroughBothInputs) {
   TestWorld world;
-  const std::int64_t B = 2, T = 4, S = 5, C = 6;
+  const std::int64_t B = 2, C = 6, T = drawn("decoder tokens", 2, 6);
+  const std::int64_t S = drawn("source tokens", 3, 7);
   TestCross first(world, C, 3, "first"), second(world, C, 2, "second");
   const Tensor x = random_tensor({B, T, C}, DType::F64, world.device, "x");
   const Tensor value = random_tensor({B, S, C}, DType::F64, world.device, "value");
   const Tensor weights = random_tensor({B, T, C}, DType::F64, world.device, "weights");
-  const Tensor lengths = ids_tensor({5, 3}, world.device);
+  const Tensor lengths = ids_tensor({static_cast<std::int32_t>(S), 2}, world.device);
   for (const bool padded : {false, true}) {
     SideInput side{.value = value.share()};
     Pass pass{.side = &side};
@@ -215,7 +217,7 @@ TEST(CrossAttention, SeesNoPadding) {
   }
 }
 
-TEST(CrossAttention, SaysWhatItCannotLookAt) {
+TEST(CrossAttentionGiven, SaysWhatItCannotLookAt) {
   TestWorld world;
   TestCross cross(world, 2, 1);
   const auto forward = [&](const Pass& pass) {

@@ -2,6 +2,7 @@
 // differences, padding on both sides that makes no difference, and what the decoder may see.
 #include "12_encoders/encoder_decoder.h"
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -70,6 +71,32 @@ TEST(EncoderDecoder, HasTheGradientsOfItsLoss) {
       EXPECT_TRUE(check_gradient(loss, p->value(), p->grad(), {.tolerance = 1e-6, .samples = 12}))
           << p->name;
   }
+}
+
+// By the formula, from the scores: a tenth of the aim is spread over all 13 words, the right one
+// among them. Of 16 columns three are padding.
+TEST(EncoderDecoder, AimsAtAllWordsALittle) {
+  TestWorld world;
+  TestGpt gpt(world, odd_translator(), 1, DType::F64, some_encoder_decoder(0.1));
+  const Batch batch = some_samples().batch(world.device, 2, 3);
+  const MicroBatch micro = micro_batch_of(batch.share(), {.terms = batch.terms});
+  const Tensor scores = forward(gpt.model, micro.batch.tokens, {}, micro.pass);
+  const std::vector<double> all = to_doubles(scores);
+  double expected = 0;
+  for (std::int64_t row = 0; row < batch.targets.count(); ++row) {
+    const std::int32_t target = batch.targets.values<std::int32_t>()[std::size_t(row)];
+    if (target < 0) continue;
+    double sum = 0, mean = 0;
+    for (std::int64_t c = 0; c < 13; ++c) {
+      sum += std::exp(all[std::size_t(row * 16 + c)]);
+      mean += all[std::size_t(row * 16 + c)] / 13;
+    }
+    expected += std::log(sum) - 0.9 * all[std::size_t(row * 16 + target)] - 0.1 * mean;
+  }
+  Saved nothing = Saved::nothing();
+  const double found =
+      gpt.model.loss->forward(scores.share(), micro.batch.targets, nothing, micro.pass);
+  EXPECT_NEAR(found, expected, 1e-12 * expected);
 }
 
 // Each sample alone, without any padding, in batches of their own: together they are the batch.

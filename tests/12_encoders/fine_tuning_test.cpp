@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "12_encoders/bert.h"
-#include "12_encoders/fine_tuned.h"
+#include "12_encoders/more/fine_tuned.h"
 #include "tests/12_encoders/bert_layer_check.h"
 #include "tests/12_encoders/some_labels.h"
+#include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
 #include "tests/support/same_run.h"
 
@@ -86,8 +87,9 @@ TEST(FineTuning, LearnsFromEachText) {
 
 TEST(FineTuning, HasTheGradientsOfItsScores) {
   TestWorld world;
-  Classifier layer(world.rank, 5, 7);
-  check_layer_gradients(world, layer, {3, 7}, {});
+  const std::int64_t C = drawn("columns", 1, 9);
+  Classifier layer(world.rank, drawn("labels", 2, 9), C);
+  check_layer_gradients(world, layer, {drawn("texts", 1, 5), C}, {});
 }
 
 // A pipeline without bubbles computes weight gradients later.
@@ -133,7 +135,8 @@ TEST(FineTuning, BeginsWithWhatPreTrainingKnows) {
     Trainer trainer(world.rank, config, fine_tuned({.labels = kLabels}));
     const Begun begun = begin_from_pretrained(trainer, some_pretrained());
     EXPECT_THAT(begun.drawn, ElementsAre("classifier.weight", "classifier.bias"));
-    EXPECT_EQ(std::ssize(begun.taken) + 2, std::ssize(trainer.parameters().parameters()));
+    EXPECT_EQ(std::ssize(begun.taken) + 2, std::ssize(trainer.parameters().parameters()))
+        << "a parameter is either taken or drawn";
     EXPECT_THAT(begun.taken, Contains("pooler.weight"));
     for (std::size_t i = 0; i < trainer.parameters().parameters().size(); ++i) {
       const Parameter& p = *trainer.parameters().parameters()[i];
@@ -195,13 +198,14 @@ TEST(FineTuning, FillsWhatARankUpdates) {
         random_tensor(p->global_shape, DType::F64, world.device, "pretrained " + p->name, 0.3);
     const std::int64_t n = p->shape.count();
     EXPECT_TRUE(same_bits(p->value().flat(0, n), whole.view().flat(p == half ? n : 0, n)))
-        << p->name << (p == half ? ": of the whole this rank has the second half" : "");
+        << p->name
+        << (p == half ? ": of the whole this rank has the second half" : ": as two slices of it");
   }
 }
 
 // ---- the whole model ----------------------------------------------------------------------------
 
-TEST(FineTuning, LeavesWhatIsForPreTrainingAlone) {
+TEST(FineTunedGiven, LeavesWhatIsForPreTrainingAlone) {
   TestWorld world;
   const TestGpt gpt(world, tuned_sizes(), 1, DType::F64,
                     fine_tuned_parts({.labels = kLabels}, gpt2_parts(), nullptr));
@@ -290,7 +294,7 @@ TEST(FineTuning, LearnsAndIsJudged) {
   EXPECT_LT(after.loss, 0.75 * before.loss);
 }
 
-TEST(FineTuning, SaysWhatDoesNotFit) {
+TEST(FineTunedGiven, SaysWhatDoesNotFit) {
   EXPECT_TRUE(
       error_says([] { fine_tuned({.labels = 1}); }, {"fine-tuning: 1 labels, expected 2 or more"}));
   TestWorld world;
@@ -305,7 +309,7 @@ TEST(FineTuning, SaysWhatDoesNotFit) {
   const SomePairs pairs(11, 13, 2);
   windows[0] = pairs.batch(world.device, 0, 3);
   EXPECT_TRUE(error_says([&] { judge(world.rank, bert_of_pairs, windows); },
-                         {"no text was judged: found a model without labels"}));
+                         {"a loss that counts nothing"}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
 #include "tests/support/tensors.h"
 
@@ -59,8 +60,7 @@ TEST(PaddedMaskedPairs, FirstRowsOfSamplesThenRowsOfWordsArePicked) {
   const Batch batch = pad_masked_pairs(device, two_masked_pairs(), 9, 3, 7);
   EXPECT_THAT(padded_numbers(batch.picked), ElementsAre(0, 9, 2, 18, 18, 12, 13, 15))
       << "[CLS] of both samples; one masked word of sample 0, at its place 2, and room for two "
-         "that "
-         "it has not (2 * 9 = 18); three of sample 1, at places 3, 4 and 6 behind 9";
+         "that it has not (2 * 9 = 18); three of sample 1, at places 3, 4 and 6 behind 9";
   EXPECT_THAT(padded_numbers(batch.targets), ElementsAre(0, 1, 11, -1, -1, 21, 22, 24))
       << "labels of both samples, then the words; -1 for none, not 0, which is a word";
 }
@@ -75,17 +75,18 @@ TEST(PaddedMaskedPairs, OnlyMaskedWordsAreCounted) {
 TEST(PaddedMaskedPairs, RoomChangesNothingElse) {
   CpuDevice device;
   const Batch tight = pad_masked_pairs(device, two_masked_pairs(), 8, 3, 0);
-  const Batch wide = pad_masked_pairs(device, two_masked_pairs(), 31, 5, 0);
+  const std::int64_t T = drawn("tokens", 9, 40), K = drawn("masked words", 4, 9);
+  const Batch wide = pad_masked_pairs(device, two_masked_pairs(), T, K, 0);
   EXPECT_TRUE(same_bits(tight.lengths, wide.lengths));
   EXPECT_EQ(tight.terms, wide.terms);
   for (std::int64_t b = 0; b < 2; ++b) {
     const MaskedPair& pair = two_masked_pairs()[static_cast<std::size_t>(b)];
     const auto row = wide.tokens.rows(b, b + 1).values<std::int32_t>();
     EXPECT_THAT(row.first(pair.tokens.size()), ElementsAreArray(pair.tokens));
-    for (std::size_t j = 0; j < 5; ++j) {
-      const auto at = static_cast<std::size_t>(2 + b * 5) + j;
+    for (std::size_t j = 0; j < static_cast<std::size_t>(K); ++j) {
+      const auto at = static_cast<std::size_t>(2 + b * K) + j;
       const bool has = j < pair.places.size();
-      EXPECT_EQ(padded_numbers(wide.picked)[at], has ? b * 31 + pair.places[j] : 2 * 31);
+      EXPECT_EQ(padded_numbers(wide.picked)[at], has ? b * T + pair.places[j] : 2 * T);
       EXPECT_EQ(padded_numbers(wide.targets)[at], has ? pair.targets[j] : -1);
     }
   }
@@ -156,13 +157,13 @@ TEST(PaddedPairs, ATranslationMayBeEmpty) {
   const Batch batch = pad_pairs(device, sources, translations, kPairIds, 1, 2);
   EXPECT_THAT(padded_numbers(batch.decoder), ElementsAre(1, 9));
   EXPECT_THAT(padded_numbers(batch.targets), ElementsAre(2, -1));
-  EXPECT_EQ(batch.terms, 1);
+  EXPECT_EQ(batch.terms, 1) << "the end of a translation is to be said, too";
 }
 
 TEST(PaddingGiven, WrongTranslationsAreNamed) {
   CpuDevice device;
-  using Texts = std::vector<std::vector<std::int32_t>>;
-  const auto says = [&](const Texts& sources, const Texts& translations,
+  using Lines = std::vector<std::vector<std::int32_t>>;
+  const auto says = [&](const Lines& sources, const Lines& translations,
                         const std::vector<std::string>& fragments) {
     return error_says([&] { pad_pairs(device, sources, translations, kPairIds, 2, 3); }, fragments);
   };

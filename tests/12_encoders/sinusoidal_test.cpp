@@ -9,6 +9,7 @@
 #include "common/nn/attention.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/compare.h"
+#include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
 #include "tests/support/numbers.h"
 
@@ -25,33 +26,39 @@ TEST(SinusoidalEncodings, AreThePapersNumbers) {
   const auto row = [](double first, double second) {
     return std::vector{std::sin(first), std::cos(first), std::sin(second), std::cos(second)};
   };
-  std::vector<double> expected, same_hands, twice, in_halves;
+  std::vector<double> expected, same_hands, twice, apart, in_halves;
   for (const double pos : {0., 1., 2.}) {
     for (const double x : row(pos, pos / 100)) expected.push_back(x);
     for (const double x : row(pos, pos)) same_hands.push_back(x);
     for (const double x : row(pos, pos / 10000)) twice.push_back(x);
+    for (const double x :
+         {std::sin(pos), std::cos(pos / 10), std::sin(pos / 100), std::cos(pos / 1000)})
+      apart.push_back(x);
     for (const double x : {std::sin(pos), std::sin(pos / 100), std::cos(pos), std::cos(pos / 100)})
       in_halves.push_back(x);
   }
-  EXPECT_TRUE(
-      numbers_are("PE of positions 0, 1 and 2 in 4 columns", host_row(found, host), expected,
-                  {{"2i / width was divided as integers, and is 0", same_hands},
-                   {"column 2i was taken for i: 10000^(2 (2i) / width)", twice},
-                   {"sines stand in the first half and cosines in the second", in_halves}}));
+  EXPECT_TRUE(numbers_are(
+      "4 columns of position 0, then of 1, then of 2: PE", host_row(found, host), expected,
+      {{"2i / width was divided as integers, and is 0", same_hands},
+       {"column 2i was taken for i: 10000^(2 (2i) / width)", twice},
+       {"each column has an angle of its own, also the two of a pair", apart},
+       {"sines stand in the first half and cosines in the second", in_halves}}));
   EXPECT_NEAR(found[4], 0.8414709848, 1e-10) << "PE(1, 0) is the sine of 1";
   EXPECT_NEAR(found[6], 0.0099998333, 1e-10) << "PE(1, 2) is the sine of 1 / 100";
 }
 
 TEST(SinusoidalEncodings, TurnByTheSameAngleWhereverTheyBegin) {
   constexpr std::int64_t kPositions = 600;
-  for (const std::int64_t width : {2, 4, 6, 64, 130}) {
+  const std::int64_t any = drawn("a position", 2, 299), pairs = drawn("pairs of columns", 4, 90);
+  for (const std::int64_t width :
+       {std::int64_t{2}, std::int64_t{6}, std::int64_t{130}, 2 * pairs}) {
     const std::vector<double> all = sinusoidal_encodings(kPositions, width);
     ASSERT_EQ(std::ssize(all), kPositions * width);
     const auto row = [&](std::int64_t pos) {
       return std::span(all).subspan(std::size_t(pos * width), std::size_t(width));
     };
-    for (const std::int64_t pos : {0, 1, 17, 300})
-      for (const std::int64_t distance : {0, 1, 2, 100, 299, -1, -17, -300}) {
+    for (const std::int64_t pos : {std::int64_t{0}, std::int64_t{1}, any, std::int64_t{300}})
+      for (const std::int64_t distance : {0, 1, 2, 100, 299, -1, -2, -300}) {
         if (pos + distance < 0) continue;
         const std::vector<double> found = encoding_at_distance(row(pos), distance);
         for (std::int64_t c = 0; c < width; ++c)

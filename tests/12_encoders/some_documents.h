@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "12_encoders/sentences.h"
+#include "12_encoders/more/sentences.h"
 
 namespace aisc {
 

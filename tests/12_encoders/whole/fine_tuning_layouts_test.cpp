@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "12_encoders/fine_tuned.h"
 #include "12_encoders/fine_tuning.h"
+#include "12_encoders/more/fine_tuned.h"
 #include "tests/11_gpt_3d/whole/layout_cases.h"
 #include "tests/12_encoders/some_labels.h"
 

@@ -1,0 +1,63 @@
+// BERT learns the prose of a corpus, and shows what it would put where [MASK] stands in a text.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "12_encoders/more/sentences.h"
+#include "12_encoders/special_ids.h"
+#include "app/options.h"
+#include "app/task.h"
+#include "formats/wordpiece.h"
+
+namespace aisc {
+
+SpecialIds special_ids(const WordPiece& pieces);
+
+class BertTask final : public Task {
+ public:
+  // `name`: of the corpus. `masked`: a text with [MASK]; empty: it shows nothing. Throws Error for
+  // a corpus of fewer than two documents with sentences that follow one another, in either part.
+  BertTask(const Corpus& corpus, std::string name, WordPiece pieces, std::string masked);
+
+  std::unique_ptr<const SampleSource> training(const TrainConfig& config) const override;
+  std::unique_ptr<const SampleSource> validation(const TrainConfig& config,
+                                                 std::int64_t count) const override;
+  std::uint64_t hash() const override { return hash_; }
+  std::int64_t vocabulary() const override { return pieces_.vocabulary(); }
+  void require_enough(const GptConfig& model) const override;
+  std::string name() const override { return name_; }
+  std::string description() const override { return description_; }
+  std::string remark() const override { return remark_; }
+
+  std::string model() const override { return "BERT"; }
+  std::string unit() const override { return ""; }  // of words and of pairs
+
+  std::unique_ptr<const WeightsFormat> weights() const override;
+  void write_vocabulary(const std::string& folder) const override { pieces_.write(folder); }
+
+  Evaluation evaluate(const Rank& rank, const Trainer& trainer,
+                      std::span<const Batch> windows) const override;
+
+  bool shows(const Rank& rank, const Trainer& trainer) const override;
+  std::string show(const Now& now) const override;
+  std::string show_last(const Now& now) const override;
+
+ private:
+  BertTask(const DocumentParts& parts, const Corpus& corpus, std::string name, WordPiece pieces,
+           std::string masked);
+
+  std::string name_, masked_, description_, remark_;
+  WordPiece pieces_;
+  Documents training_, held_out_;
+  std::uint64_t hash_;
+};
+
+// Whether a model can be shown something by this rank, which has its layers, or with tensor ranks a
+// part of each: collective among those for which this holds.
+bool shows_whole_texts(const Rank& rank, const Trainer& trainer);
+
+// bert() for a program's flags, whose loss counts.
+StepParts bert_of(const Options& options, StepParts parts);
+
+}  // namespace aisc

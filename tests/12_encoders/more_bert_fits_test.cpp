@@ -1,0 +1,102 @@
+// What of BERT-Base fits: bytes by hand, the largest that fits, and which forms end where. Nothing
+// is computed, so that the sizes are the model's own; texts are short, and ranks few.
+#include "12_encoders/more/bert_fits.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/error_says.h"
+
+namespace aisc {
+namespace {
+
+constexpr BertSplit kSplits[] = {BertSplit::Tensor, BertSplit::Sequence};
+constexpr BertScores kForms[] = {BertScores::Kept, BertScores::Again};
+constexpr double kRoom = 3e9;  // bytes of a device
+
+BertFit short_texts(BertSplit split, int ranks, BertScores scores = BertScores::Kept) {
+  return {.split = split, .scores = scores, .ranks = ranks, .samples = 4, .tokens = 48};
+}
+
+TEST(BertFits, OneMoreDoesNot) {
+  for (const BertSplit split : kSplits) {
+    BertFit fit = short_texts(split, 2);
+    fit.samples = most_samples(fit, kRoom);
+    EXPECT_GT(fit.samples, 1);
+    EXPECT_LE(static_cast<double>(step_bytes(fit)), kRoom);
+    ++fit.samples;
+    EXPECT_GT(static_cast<double>(step_bytes(fit)), kRoom);
+    fit = short_texts(split, 2);
+    fit.tokens = most_tokens(fit, kRoom, 16);
+    EXPECT_EQ(fit.tokens % 16, 0);
+    EXPECT_LE(static_cast<double>(step_bytes(fit)), kRoom);
+    fit.tokens += 16;
+    EXPECT_GT(static_cast<double>(step_bytes(fit)), kRoom);
+  }
+}
+
+TEST(BertFits, NotAtAllOnASmallDevice) {
+  const BertFit fit = short_texts(BertSplit::Sequence, 2);
+  EXPECT_EQ(most_samples(fit, 1e9), 0) << "weights, gradients and AdamW's states are 1.8 GB";
+  EXPECT_EQ(most_tokens(fit, 1e9, 16), 0);
+}
+
+TEST(BertFits, TensorRanksDivideTheHeads) {
+  for (const BertScores scores : kForms)
+    for (const int ranks : {1, 2, 3, 4, 6, 12})
+      EXPECT_TRUE(can_share(short_texts(BertSplit::Tensor, ranks, scores))) << ranks;
+  for (const int ranks : {5, 8, 16, 24})
+    EXPECT_FALSE(can_share(short_texts(BertSplit::Tensor, ranks))) << ranks;
+  EXPECT_TRUE(error_says([] { step_bytes(short_texts(BertSplit::Tensor, 8)); }, {"12", "8"}));
+}
+
+TEST(BertFits, SequenceRanksDivideTheTokens) {
+  for (const int ranks : {1, 5, 8, 16, 24})
+    EXPECT_EQ(can_share(short_texts(BertSplit::Sequence, ranks)), 48 % ranks == 0) << ranks;
+  EXPECT_TRUE(can_share(short_texts(BertSplit::Sequence, 5, BertScores::Again)));
+  EXPECT_TRUE(error_says([] { step_bytes(short_texts(BertSplit::Sequence, 5)); }, {"48", "5"}));
+}
+
+TEST(BertFits, ARankThatNeedsMoreThanItsDeviceSaysSo) {
+  EXPECT_TRUE(error_says([] { step_bytes(short_texts(BertSplit::Sequence, 2), 1e9); },
+                         {"rank", "capacity"}));
+}
+
+// More ranks have room for as much or more, of either split. Tensor ranks share weights, so theirs
+// have more while activations are small; tokens they do not share, so that what is behind each
+// branch stays whole.
+TEST(BertFits, MoreRanksHaveRoomForMore) {
+  for (const BertScores scores : kForms)
+    for (const BertSplit split : kSplits) {
+      std::int64_t before = 0;
+      for (const int ranks : {1, 2, 4, 12}) {
+        const std::int64_t most = most_samples(short_texts(split, ranks, scores), kRoom);
+        EXPECT_GT(most, before) << ranks;
+        before = most;
+      }
+    }
+}
+
+// Of sequence ranks the same is left of each device for activations, and they halve it; of tensor
+// ranks a part of the weights is left, and of the activations a part is whole on each.
+TEST(BertFits, SequenceRanksShareActivationsAndTensorRanksWeights) {
+  const auto bytes = [](BertSplit split, int ranks, std::int64_t samples) {
+    BertFit fit = short_texts(split, ranks);
+    fit.samples = samples;
+    return static_cast<double>(step_bytes(fit));
+  };
+  constexpr std::int64_t kFew = 8, kMany = 40;
+  const auto a_sample = [&](BertSplit split, int ranks) {
+    return (bytes(split, ranks, kMany) - bytes(split, ranks, kFew)) / (kMany - kFew);
+  };
+  const auto fixed = [&](BertSplit split, int ranks) {
+    return bytes(split, ranks, kFew) - kFew * a_sample(split, ranks);
+  };
+  const double alone = a_sample(BertSplit::Sequence, 1);
+  EXPECT_NEAR(a_sample(BertSplit::Sequence, 4) / alone, 0.25, 0.05);
+  EXPECT_GT(a_sample(BertSplit::Tensor, 4) / alone, 0.3);
+  EXPECT_NEAR(fixed(BertSplit::Sequence, 4) / fixed(BertSplit::Sequence, 1), 1, 0.05);
+  EXPECT_LT(fixed(BertSplit::Tensor, 4) / fixed(BertSplit::Tensor, 1), 0.4);
+}
+
+}  // namespace
+}  // namespace aisc
