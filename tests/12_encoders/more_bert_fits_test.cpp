@@ -13,8 +13,10 @@ constexpr BertSplit kSplits[] = {BertSplit::Tensor, BertSplit::Sequence};
 constexpr BertScores kForms[] = {BertScores::Kept, BertScores::Again};
 constexpr double kRoom = 3e9;  // bytes of a device
 
+// With one word to be guessed each: the rows of these are whole on each sequence rank.
 BertFit short_texts(BertSplit split, int ranks, BertScores scores = BertScores::Kept) {
-  return {.split = split, .scores = scores, .ranks = ranks, .samples = 4, .tokens = 48};
+  return {
+      .split = split, .scores = scores, .ranks = ranks, .samples = 4, .tokens = 48, .masked = 1};
 }
 
 TEST(BertFits, OneMoreDoesNot) {
@@ -61,9 +63,20 @@ TEST(BertFits, ARankThatNeedsMoreThanItsDeviceSaysSo) {
                          {"rank", "capacity"}));
 }
 
-// More ranks have room for as much or more, of either split. Tensor ranks share weights, so theirs
-// have more while activations are small; tokens they do not share, so that what is behind each
-// branch stays whole.
+// As in the paper's figure for a batch that grows with the ranks: sequence ranks take what one
+// takes.
+TEST(BertFits, ABatchThatGrowsWithTheRanks) {
+  const auto bytes = [](BertSplit split, int ranks) {
+    BertFit fit = short_texts(split, ranks);
+    fit.samples = 32 * ranks;
+    return static_cast<double>(step_bytes(fit));
+  };
+  const double alone = bytes(BertSplit::Sequence, 1);
+  EXPECT_EQ(bytes(BertSplit::Tensor, 1), alone);
+  for (const int ranks : {2, 4, 6}) EXPECT_NEAR(bytes(BertSplit::Sequence, ranks) / alone, 1, 0.01);
+  EXPECT_GT(bytes(BertSplit::Tensor, 6), bytes(BertSplit::Tensor, 4));
+}
+
 TEST(BertFits, MoreRanksHaveRoomForMore) {
   for (const BertScores scores : kForms)
     for (const BertSplit split : kSplits) {
@@ -76,8 +89,8 @@ TEST(BertFits, MoreRanksHaveRoomForMore) {
     }
 }
 
-// Of sequence ranks the same is left of each device for activations, and they halve it; of tensor
-// ranks a part of the weights is left, and of the activations a part is whole on each.
+// Sequence ranks have all weights and a part of what a sample takes; tensor ranks have a part of
+// the weights, and of a sample what is between the branches whole.
 TEST(BertFits, SequenceRanksShareActivationsAndTensorRanksWeights) {
   const auto bytes = [](BertSplit split, int ranks, std::int64_t samples) {
     BertFit fit = short_texts(split, ranks);
