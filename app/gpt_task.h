@@ -40,6 +40,7 @@ class GptTask final : public Task {
 
   bool shows(const Rank& rank, const Trainer& trainer) const override;
   std::string show(const Now& now) const override;
+  std::string prompt() const override { return prompt_; }
   std::string show_last(const Now& now) const override;
 
  private:

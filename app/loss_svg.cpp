@@ -86,7 +86,7 @@ std::string grid(const Axes& axes) {
   out += fmt::format(
       "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\"/>\n"
       "<text x=\"{3}\" y=\"{4}\" text-anchor=\"middle\">step</text>\n"
-      "<text x=\"{0}\" y=\"{5}\">loss (nats per token)</text>\n",
+      "<text x=\"{0}\" y=\"{5}\">loss (nats)</text>\n",
       kLeft, kWidth - kRight, kHeight - kBottom, (kLeft + kWidth - kRight) / 2, kHeight - 10,
       kTop - 16);
   return out;

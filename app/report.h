@@ -12,7 +12,7 @@ namespace aisc {
 //   title, command   text
 //   status           "running", "done", "stopped" or "failed"
 //   steps            of the whole run, done or not
-//   unit             what one token is: "byte" or "token"
+//   unit             what one token is: "byte" or "token"; "": the loss is a sum of several means
 //   bytes_per_token  of the validation text; turns nats per token into bits per byte
 //   machine          {cores, peak_flops, precision, threads, name, repeated: FLOPs computed over
 //                    the model's}

@@ -15,7 +15,7 @@ namespace aisc {
 struct RunFacts {
   std::string title, command, config;  // config: JSON, as Options::to_json writes it
   std::int64_t steps = 0;              // of the whole run
-  std::string unit = "byte";           // what a token is: "byte" or "token"
+  std::string unit = "byte";           // what the loss is a mean over: "byte", "token", or ""
   double bytes_per_token = 1;          // 0: not known
   std::string precision, prompt;
   int cores = 1, threads = 1;  // of all ranks

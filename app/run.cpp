@@ -133,11 +133,11 @@ void Run::describe() {
   facts_.command = state_.command;
   facts_.config = state_.config;
   facts_.steps = options_.train.steps;
-  facts_.unit = task_.unit() == "byte" ? "byte" : "token";
+  facts_.unit = task_.unit();
   facts_.bytes_per_token = task_.bytes_per_unit();
   facts_.precision = name_of(model().dtype);
   facts_.repeated = trainer_.hardware_flops_per_step() / trainer_.flops_per_step();
-  facts_.prompt = options_.prompt;
+  facts_.prompt = task_.prompt();
   const int ranks = rank_.world.size(), pp = options_.train.pp, tp = options_.train.tp,
             cp = options_.train.cp, ep = options_.train.ep;
   const std::string stages = (pp > 1 ? fmt::format(" in {} stages", pp) : "") +

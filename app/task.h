@@ -68,6 +68,8 @@ class Task {
   // Whether this rank takes part in show(), which is collective among those that do.
   virtual bool shows(const Rank& /*rank*/, const Trainer& /*trainer*/) const { return false; }
   virtual std::string show(const Now& /*now*/) const { return ""; }
+  // Where that goes on with a text, which it leaves out: the text.
+  virtual std::string prompt() const { return ""; }
   // The same at the end of a run, printed by rank 0 as it comes. What it returns is kept as
   // sample.txt.
   virtual std::string show_last(const Now& now) const { return show(now); }

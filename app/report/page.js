@@ -7,6 +7,7 @@ const rows = list(data.rows);
 const summary = data.summary ?? {};
 const steps = rows.map((row, i) => (isNumber(row.step) ? row.step : i + 1));
 const unit = data.unit === 'byte' ? 'byte' : 'token';
+const lossUnit = data.unit === '' ? 'nats' : `nats per ${unit}`;  // '': a sum of several means
 const bytesPerUnit = unit === 'byte' ? 1 : number(data, 'bytes_per_token');
 const evaluated = rows.filter((row) => isNumber(row.validation_loss));
 const purposes = ['parameters', 'gradients', 'optimizer', 'activations', 'workspace',
@@ -54,7 +55,7 @@ function tiles() {
   if (best !== last) when += `; last ${format(last.validation_loss, 'loss')}`;
   if (isNumber(loss)) {
     out.push([best ? 'Validation loss' : 'Training loss', format(loss, 'loss'),
-      `nats per ${unit}, ${when}`]);
+      `${lossUnit}, ${when}`]);
     const bits = loss / Math.LN2 / bytesPerUnit;
     if (isNumber(bits)) {
       out.push(['Bits per byte', format(bits, 'loss'),
@@ -110,7 +111,7 @@ function stepChart(title, note, kind, series, more = {}) {
 
 function drawLoss() {
   const many = rows.length > 20;
-  stepChart('Loss', `nats per ${unit}`, 'loss', [
+  stepChart('Loss', lossUnit, 'loss', [
     {key: 'loss', name: 'training', color: many ? 'faint' : 'blue', style: many ? 'thin' : 'line'},
     ...(many ? [{key: 'smoothed_loss', name: 'smoothed', color: 'blue', style: 'line'}] : []),
     {key: 'validation_loss', name: 'validation', color: 'orange', style: 'points'},
@@ -135,7 +136,7 @@ function drawSteps() {
   stepChart('Learning rate', '', 'plain',
     [{key: 'learning_rate', name: 'rate', color: 'blue', style: 'line'}], {zero: true});
   if (rows.some((row) => isNumber(row.auxiliary_loss))) {
-    stepChart('Auxiliary loss', `what routers add, nats per ${unit}`, 'loss',
+    stepChart('Auxiliary loss', `what routers add, ${lossUnit}`, 'loss',
       one('auxiliary_loss', 'auxiliary'), {zero: true});
     stepChart('Dropped choices', 'share of those that found no room', 'share',
       one('dropped', 'dropped'), {zero: true});

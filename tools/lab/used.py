@@ -14,9 +14,11 @@ OPTIONS = ["-O1", "-g0", "-w"]
 SECONDS = 120
 UNWRITTEN = "AISC_UNWRITTEN"  # the exercise that throws
 INCLUDES = '#include <cstdlib>\n#include <string_view>\n#include "common/core/error.h"\n'
-# Of a run that is to be short, where the command does not say otherwise.
-SHORT = {"--steps": "2", "--batch": "8", "--layers": "4", "--width": "32", "--context": "16",
-         "--sample-tokens": "0", "--eval-windows": "8", "--peak": "1"}
+# Of runs that are to be short, where the command does not say otherwise.
+SHORT = {"--steps": "2", "--batch": "8", "--layers": "4", "--width": "32", "--eval-windows": "8",
+         "--peak": "1"}
+SHORT_BY_PROGRAM = {"train_gpt": {**SHORT, "--context": "16", "--sample-tokens": "0"},
+                    "train_bert": {**SHORT, "--context": "32"}, "train_translation": SHORT}
 
 
 def switched(text, name):
@@ -50,10 +52,11 @@ def program_of(lab, build, target):
 def run(program, command, folder, unwritten=""):
     """(exit status, what it said) of the command, made short."""
     name, *flags = shlex.split(command)
-    for flag, value in SHORT.items():
-        if name == "train_gpt" and flag not in flags:
+    short = SHORT_BY_PROGRAM.get(name, {})
+    for flag, value in short.items():
+        if flag not in flags:
             flags += [flag, value]
-    if name == "train_gpt" and "--machine" not in flags:
+    if short and "--machine" not in flags:
         flags += ["--threads", "1", "--out", tempfile.mkdtemp(dir=folder)]
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "AISC_ROOT": str(ROOT)}
     environment[UNWRITTEN] = unwritten
