@@ -18,26 +18,26 @@ namespace {
 // Full texts of a device without numbers: the sizes of pad_masked_pairs(), and nothing in them.
 class FullTexts final : public SampleSource {
  public:
-  FullTexts(std::int64_t tokens, std::int64_t masked) : T_(tokens), K_(masked) {}
+  FullTexts(std::int64_t tokens, std::int64_t masked) : tokens_(tokens), masked_(masked) {}
 
   Batch batch(Device& device, std::int64_t first, std::int64_t count) const override {
     const auto ids = [&](const Shape& shape) { return Tensor(shape, DType::I32, device); };
-    return {.tokens = ids({count, T_}),
-            .targets = ids({count + count * K_}),
+    return {.tokens = ids({count, tokens_}),
+            .targets = ids({count + count * masked_}),
             .terms = terms(first, count),
             .lengths = ids({count}),
-            .segments = ids({count, T_}),
-            .picked = ids({count + count * K_})};
+            .segments = ids({count, tokens_}),
+            .picked = ids({count + count * masked_})};
   }
   double terms(std::int64_t /*first*/, std::int64_t count) const override {
-    return static_cast<double>(count * K_);
+    return static_cast<double>(count * masked_);
   }
   std::unique_ptr<const SampleSource> copy() const override {
     return std::make_unique<FullTexts>(*this);
   }
 
  private:
-  std::int64_t T_, K_;
+  std::int64_t tokens_, masked_;
 };
 
 std::int64_t masked_of(const BertFit& fit) {

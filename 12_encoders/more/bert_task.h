@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "12_encoders/more/sentences.h"
 #include "12_encoders/special_ids.h"
 #include "app/options.h"
 #include "app/task.h"
+#include "formats/sentences.h"
 #include "formats/wordpiece.h"
 
 namespace aisc {

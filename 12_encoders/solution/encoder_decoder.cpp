@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "12_encoders/bridge.h"
 #include "12_encoders/cross_attention.h"
-#include "12_encoders/more/bridge.h"
 #include "12_encoders/post_norm.h"
 #include "12_encoders/sinusoidal.h"
 #include "common/core/error.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "12_encoders/more/sentences.h"
+#include "formats/sentences.h"
 
 namespace aisc {
 namespace {

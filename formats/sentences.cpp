@@ -1,4 +1,4 @@
-#include "12_encoders/more/sentences.h"
+#include "formats/sentences.h"
 
 #include <fmt/format.h>
 

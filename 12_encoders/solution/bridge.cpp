@@ -1,4 +1,4 @@
-#include "12_encoders/more/bridge.h"
+#include "12_encoders/bridge.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "12_encoders/more/sentences.h"
+#include "formats/sentences.h"
 
 namespace aisc {
 

@@ -1,10 +1,10 @@
 // Where sentences end, and which follow one another.
-#include "12_encoders/more/sentences.h"
+#include "formats/sentences.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/12_encoders/some_documents.h"
+#include "tests/formats/some_documents.h"
 #include "tests/support/error_says.h"
 
 namespace aisc {
