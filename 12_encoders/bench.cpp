@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -55,12 +54,11 @@ Json shown(const std::string& text, Json rows) {
   fmt::print("{}\n\n", text);
   print_table(rows);
   fmt::print("\n");
-  std::fflush(stdout);
   return rows;
 }
 
-// Of each of these, the median of rounds in turns; the first round prepares, and `before` every
-// round comes what they are measured against.
+// Median seconds of each, of rounds in turns; the first prepares. `before` each comes what they are
+// measured against.
 std::vector<double> in_turns(
     int rounds, const std::vector<std::function<void()>>& works,
     const std::function<void()>& before = [] {}) {
@@ -73,8 +71,8 @@ std::vector<double> in_turns(
       if (round >= 0) seconds[i].push_back(omp_get_wtime() - begin);
     }
   }
-  std::vector<double> medians;
-  for (const auto& all : seconds) medians.push_back(median(all));
+  std::vector<double> medians(works.size());
+  std::transform(seconds.begin(), seconds.end(), medians.begin(), median);
   return medians;
 }
 
@@ -164,9 +162,8 @@ Json steps(const Asked& asked) {
     }
     std::sort(mixed.begin(), mixed.end(),
               [](const auto& a, const auto& b) { return a.tokens.size() < b.tokens.size(); });
-    std::vector<std::vector<MaskedPair>> quarters;
-    for (auto first = mixed.begin(); first != mixed.end(); first += kTexts / 4)
-      quarters.emplace_back(first, first + kTexts / 4);
+    std::vector<std::vector<MaskedPair>> quarters(4);
+    for (std::size_t i = 0; i < mixed.size(); ++i) quarters[4 * i / kTexts].push_back(mixed[i]);
     TextForm forms[] = {{"full", {full}}, {"mixed", {mixed}}, {"mixed, by length", quarters}};
     std::vector<std::function<void()>> works;
     for (TextForm& form : forms) {
@@ -269,24 +266,21 @@ Json cross(const Asked& asked) {
                    store.clear_grads();
                    side.grad = {};
                  });
-    // <dy, y(x + dx e) - y(x)> = e <dx, dx>, up to e^2.
-    constexpr double kStep = 1e-3;
+    // <dy, y(x + e dx) - y(x)> = e <dx, dx> up to e^2, a step of .3 in each number.
+    const double step = 0.3 / std::sqrt(dot(dx, dx) / real(dx.count()));
     const Tensor moved = x.clone();
     for (std::size_t i = 0; i < moved.values<float>().size(); ++i)
-      moved.values<float>()[i] += static_cast<float>(kStep) * dx.values<float>()[i];
-    Saved nothing = Saved::nothing();
-    const Tensor after = layer.forward(moved.share(), nothing, {.side = &side});
-    check("rise along the gradient", (dot(dy, after) - dot(dy, y)) / kStep / dot(dx, dx), 1, 0.02);
+      moved.values<float>()[i] += static_cast<float>(step) * dx.values<float>()[i];
+    const Tensor after = layer.forward(moved.share(), saved, {.side = &side});
+    check("rise along the gradient", (dot(dy, after) - dot(dy, y)) / step / dot(dx, dx), 1, 0.02);
     const double weights = real(4 * B * C * C * (T + S));
     const double scores = real(2 * B * T * S * C);
-    const auto add = [&](const char* what, double flops, double s) {
-      rows.push_back({{"what", what},
-                      {"ms", 1e3 * s},
-                      {"GFLOP/s", 1e-9 * flops / s},
-                      {"of peak", flops / s / peak.flops()}});
-    };
-    add("forward", weights + 2 * scores, seconds[0]);
-    add("backward", 2 * weights + 5 * scores, seconds[1]);
+    const double flops[] = {weights + 2 * scores, 2 * weights + 5 * scores};
+    for (const std::size_t i : {0u, 1u})
+      rows.push_back({{"what", i == 0 ? "forward" : "backward"},
+                      {"ms", 1e3 * seconds[i]},
+                      {"GFLOP/s", 1e-9 * flops[i] / seconds[i]},
+                      {"of peak", flops[i] / seconds[i] / peak.flops()}});
   });
   return shown(
       fmt::format("Attention of {} texts of {} tokens to {} others each, {} columns", B, T, S, C),

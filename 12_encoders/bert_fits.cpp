@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Asked {
-  std::vector<int> ranks{1, 2, 4, 6, 8, 12, 16, 32, 64};
+  std::vector<int> ranks{1, 2, 4, 6, 8, 12, 16};
   double capacity = 16;  // GB
   std::int64_t samples = 64, tokens = 512, masked = 0;
 };

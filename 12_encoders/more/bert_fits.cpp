@@ -9,36 +9,12 @@
 #include "07_sequence_parallel/more/what_fits.h"
 #include "12_encoders/bert.h"
 #include "12_encoders/masked_words.h"
+#include "12_encoders/more/blank_samples.h"
 #include "common/model/emulated_device.h"
 #include "common/train/trainer.h"
 
 namespace aisc {
 namespace {
-
-// Full texts of a device without numbers: the sizes of pad_masked_pairs(), and nothing in them.
-class FullTexts final : public SampleSource {
- public:
-  FullTexts(std::int64_t tokens, std::int64_t masked) : tokens_(tokens), masked_(masked) {}
-
-  Batch batch(Device& device, std::int64_t first, std::int64_t count) const override {
-    const auto ids = [&](const Shape& shape) { return Tensor(shape, DType::I32, device); };
-    return {.tokens = ids({count, tokens_}),
-            .targets = ids({count + count * masked_}),
-            .terms = terms(first, count),
-            .lengths = ids({count}),
-            .segments = ids({count, tokens_}),
-            .picked = ids({count + count * masked_})};
-  }
-  double terms(std::int64_t /*first*/, std::int64_t count) const override {
-    return static_cast<double>(count * masked_);
-  }
-  std::unique_ptr<const SampleSource> copy() const override {
-    return std::make_unique<FullTexts>(*this);
-  }
-
- private:
-  std::int64_t tokens_, masked_;
-};
 
 std::int64_t masked_of(const BertFit& fit) {
   return fit.masked > 0 ? fit.masked : most_masked(fit.tokens);
@@ -86,7 +62,7 @@ std::int64_t step_bytes(const BertFit& fit, double capacity) {
   std::mutex mutex;
   launch(on_machine(machine, fit.ranks, {.meta = true}), [&](const Rank& rank) {
     Trainer trainer(rank, bert_base(fit), parts_of(fit));
-    trainer.step(FullTexts(fit.tokens, masked_of(fit)));
+    trainer.step(BlankPairs(fit.tokens, masked_of(fit)));
     const std::lock_guard lock(mutex);
     most = std::max(most, rank.device.ledger().total.peak_bytes);
   });

@@ -1,34 +1,31 @@
 #include "12_encoders/more/blank_samples.h"
 
-#include <numeric>
-#include <vector>
-
-#include "12_encoders/padded_batch.h"
-#include "common/core/range.h"
-
 namespace aisc {
 namespace {
 
-using SomeIds = std::vector<std::int32_t>;
+Tensor blank_ids(Device& device, const Shape& shape) { return {shape, DType::I32, device}; }
 
 }  // namespace
 
-Batch BlankPairs::batch(Device& device, std::int64_t /*first*/, std::int64_t count) const {
-  MaskedPair full{.tokens = SomeIds(index(T_)),
-                  .segments = SomeIds(index(T_)),
-                  .places = SomeIds(index(K_)),
-                  .targets = SomeIds(index(K_))};
-  std::iota(full.places.begin(), full.places.end(), 0);
-  return pad_masked_pairs(device, std::vector(index(count), full), T_, K_, 0);
+Batch BlankPairs::batch(Device& device, std::int64_t first, std::int64_t count) const {
+  return {.tokens = blank_ids(device, {count, T_}),
+          .targets = blank_ids(device, {count + count * K_}),
+          .terms = terms(first, count),
+          .lengths = blank_ids(device, {count}),
+          .segments = blank_ids(device, {count, T_}),
+          .picked = blank_ids(device, {count + count * K_})};
 }
 
 double BlankPairs::terms(std::int64_t /*first*/, std::int64_t count) const {
   return static_cast<double>(count * K_);
 }
 
-Batch BlankTranslations::batch(Device& device, std::int64_t /*first*/, std::int64_t count) const {
-  return pad_pairs(device, std::vector(index(count), SomeIds(index(S_))),
-                   std::vector(index(count), SomeIds(index(T_ - 1))), {}, S_, T_);
+Batch BlankTranslations::batch(Device& device, std::int64_t first, std::int64_t count) const {
+  return {.tokens = blank_ids(device, {count, S_}),
+          .targets = blank_ids(device, {count, T_}),
+          .terms = terms(first, count),
+          .lengths = blank_ids(device, {count}),
+          .decoder = blank_ids(device, {count, T_})};
 }
 
 double BlankTranslations::terms(std::int64_t /*first*/, std::int64_t count) const {

@@ -1,4 +1,5 @@
-// Samples of which only the sizes count: for steps that are planned, or run without numbers.
+// Samples of which there are only the sizes: for devices without numbers, on which steps are
+// planned.
 #pragma once
 
 #include <cstdint>
