@@ -72,13 +72,12 @@ Options bert_options() {
     const std::int64_t T = config.model.context;
     return std::make_unique<BlankPairs>(T, most_masked(T));
   };
-  o.train.model = {.layers = 4, .heads = 4, .width = 128, .context = 128, .vocabulary = 0};
-  o.train.batch = 16;
-  o.train.steps = 1000;
-  o.train.learning_rate = 1e-3;
+  o.train.model = {.layers = 2, .heads = 4, .width = 64, .context = 128, .vocabulary = 0};
+  o.train.batch = 32;
+  o.train.steps = 6000;
+  o.train.learning_rate = 2e-3;
   o.train.weight_decay = 0.01;
   o.train.beta2 = 0.999;
-  o.eval_interval = 200;
   o.sample.tokens = 0;  // of a text that goes on
   o.prompt = "each rank sums its [MASK] with those of all other [MASK] .";
   return o;
