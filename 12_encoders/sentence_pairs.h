@@ -7,9 +7,9 @@
 #include <functional>
 #include <span>
 
-#include "12_encoders/more/sentences.h"
 #include "12_encoders/padded_batch.h"
 #include "12_encoders/special_ids.h"
+#include "formats/sentences.h"
 
 namespace aisc {
 

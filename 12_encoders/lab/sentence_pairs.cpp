@@ -1,4 +1,4 @@
-// Yours to write; from 12_encoders/solution/sentence_pairs.cpp (stub 62b6d43ebda3).
+// Yours to write; from 12_encoders/solution/sentence_pairs.cpp (stub aef7f9d4c7eb).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "12_encoders/sentence_pairs.h"
 
@@ -59,7 +59,7 @@ SentencePair sentence_pair(const Documents& documents, std::int64_t T, const Pai
   SentencePair pair;
   // LAB 12.5: sentence pairs
   // Fill pair.a, pair.b and pair.label. choose(u, n) and chunk() are above, Documents is in
-  // more/sentences.h. Which sentences are the chunk? Which of them are A? Where does a B begin
+  // formats/sentences.h. Which sentences are the chunk? Which of them are A? Where does a B begin
   // that does not follow, and how many tokens are then left of the target? Cut both last.
   throw NotImplemented("lab 12.5: sentence pairs", __FILE__, __LINE__);
   // END LAB 12.5

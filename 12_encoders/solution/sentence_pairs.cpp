@@ -59,7 +59,7 @@ SentencePair sentence_pair(const Documents& documents, std::int64_t T, const Pai
   SentencePair pair;
   // LAB 12.5: sentence pairs
   // > Fill pair.a, pair.b and pair.label. choose(u, n) and chunk() are above, Documents is in
-  // > more/sentences.h. Which sentences are the chunk? Which of them are A? Where does a B begin
+  // > formats/sentences.h. Which sentences are the chunk? Which of them are A? Where does a B begin
   // > that does not follow, and how many tokens are then left of the target? Cut both last.
   const std::int64_t target = draws.shorter < .1 ? 2 + choose(draws.target, room - 1) : room;
   const std::int64_t first = documents.neighbour(choose(draws.start, documents.neighbours()));

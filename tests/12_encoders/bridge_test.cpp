@@ -1,6 +1,6 @@
 // From the encoder to the decoder, and from stage to stage inside the decoder: who has which tensor
 // and which gradient, with numbers that can be followed by hand.
-#include "12_encoders/more/bridge.h"
+#include "12_encoders/bridge.h"
 
 #include <memory>
 

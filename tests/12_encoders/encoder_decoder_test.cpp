@@ -96,7 +96,8 @@ TEST(EncoderDecoder, AimsAtAllWordsALittle) {
   Saved nothing = Saved::nothing();
   const double found =
       gpt.model.loss->forward(scores.share(), micro.batch.targets, nothing, micro.pass);
-  EXPECT_NEAR(found, expected, 1e-12 * expected);
+  EXPECT_NEAR(found, expected, 1e-12 * expected)
+      << "a smoothing of .1 over 13 words: .9 + .1/13 for the right one, .1/13 for each other one";
 }
 
 // Each sample alone, without any padding, in batches of their own: together they are the batch.

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/12_encoders/some_documents.h"
+#include "tests/formats/some_documents.h"
 #include "tests/nn/gpt_fixture.h"
 
 namespace aisc {

@@ -15,7 +15,7 @@
 #include "common/core/range.h"
 #include "common/core/system/files.h"
 #include "common/data/corpus.h"
-#include "tests/12_encoders/some_documents.h"
+#include "tests/formats/some_documents.h"
 #include "tests/support/error_says.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tensors.h"

@@ -67,8 +67,8 @@ TEST(PaddedMaskedPairs, FirstRowsOfSamplesThenRowsOfWordsArePicked) {
 
 TEST(PaddedMaskedPairs, OnlyMaskedWordsAreCounted) {
   CpuDevice device;
-  EXPECT_EQ(pad_masked_pairs(device, two_masked_pairs(), 9, 3, 7).terms, 4)
-      << "1 and 3 words are masked; neither room for more nor [CLS] is one";
+  EXPECT_EQ(pad_masked_pairs(device, two_masked_pairs(), 9, 5, 7).terms, 4)
+      << "1 and 3 words are masked, where there is room for 5 each; neither room nor [CLS] is one";
 }
 
 // The more room, the more padding; what a sample has of its own does not change.

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tests/12_encoders/some_documents.h"
+#include "tests/formats/some_documents.h"
 #include "tests/support/drawn.h"
 
 namespace aisc {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/12_encoders/some_documents.h"
+#include "tests/formats/some_documents.h"
 #include "tests/support/error_says.h"
 #include "tests/support/tensors.h"
 
