@@ -26,9 +26,6 @@ class Classifier final : public Layer {
   Parameter weight_, bias_;
 };
 
-// Of each row of scores (N, labels) the label with the highest one; of equal ones the first.
-std::vector<std::int32_t> predicted_labels(const Tensor& scores);
-
 // Fills `whole`, host memory of a parameter's global shape, with what it was after pre-training.
 // False: there was none of this name.
 using ReadPretrained = std::function<bool(const Parameter& parameter, View whole)>;

@@ -54,17 +54,6 @@ Tensor Classifier::backward(Tensor dscores, Saved& saved, const Pass& pass) {
   return drows;
 }
 
-std::vector<std::int32_t> predicted_labels(const Tensor& scores) {
-  const std::int64_t N = scores.shape()[0];
-  const Tensor best({N, 1}, DType::I32, scores.device());
-  ops::top_k(best, scores);
-  CpuDevice host;
-  const Tensor on_host({N, 1}, DType::I32, host);
-  scores.device().copy(on_host, best);
-  const auto labels = on_host.values<std::int32_t>();
-  return {labels.begin(), labels.end()};
-}
-
 Begun begin_from_pretrained(Trainer& trainer, const ReadPretrained& read) {
   const Optimizer& optimizer = trainer.optimizer();
   CpuDevice host;
