@@ -136,9 +136,14 @@ Json studied(Asked asked) {
   const Pretraining pretraining = pretrained(tokens, asked);
   Json points = Json::array();
   for (const PretrainedPoint& point : pretraining.points)
-    points.push_back({{"step", point.step}, {"loss", point.loss}});
-  fmt::print("Pre-training, {} samples a step, the loss of masked words and pairs:\n\n",
-             sizes.pretraining_batch);
+    points.push_back({{"step", point.step},
+                      {"loss", point.loss},
+                      {"words", point.words},
+                      {"pairs", point.pairs}});
+  fmt::print(
+      "Pre-training, {} samples a step: the loss of masked words and pairs, and what is right of "
+      "other samples\nof the same text:\n\n",
+      sizes.pretraining_batch);
   print_table(points);
   std::vector<TuningRun> runs;
   for (const Weights* const weights : {&pretraining.weights, static_cast<const Weights*>(nullptr)})

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "12_encoders/bert.h"
-#include "12_encoders/bert_head.h"
 #include "12_encoders/bert_samples.h"
 #include "12_encoders/more/bert_format.h"
 #include "12_encoders/more/counted_loss.h"
@@ -19,17 +18,6 @@ namespace {
 
 Documents encoded_documents(std::span<const Document> documents, const WordPiece& pieces) {
   return {documents, [&](std::string_view text) { return pieces.encode(text); }};
-}
-
-// Words behind masks, then pairs.
-std::vector<Hits> count_of_bert(const Loss& loss, const Tensor& scores, const Tensor& targets,
-                                const Pass& pass, std::int64_t predictions,
-                                std::int64_t vocabulary) {
-  if (!pass.picked) return {};
-  const auto [B, M] = picked_counts(pass, targets.count(), predictions);
-  const Tensor words = loss.all_logits(scores.share());
-  return {hits_of(words, vocabulary, targets.view().flat(B, M)),
-          hits_of(scores.view().flat(0, 2 * B), 2, targets.view().flat(0, B))};
 }
 
 // 6 FLOPs a weight and row that meets it, and 12 C for each two tokens of attention: the blocks'
@@ -129,14 +117,12 @@ bool shows_whole_texts(const Rank& rank, const Trainer& trainer) {
 }
 
 StepParts bert_of(const Options& options, StepParts parts) {
-  const std::int64_t predictions = most_masked(options.train.model.context),
-                     vocabulary = options.train.model.vocabulary;
+  const GptConfig& model = options.train.model;
+  const std::int64_t predictions = most_masked(model.context);
   parts.flops_per_sample = flops_of_pair;
   return counting(
       bert({.batch = options.train.batch, .predictions = predictions}, std::move(parts)),
-      [=](const Loss& loss, const Tensor& scores, const Tensor& targets, const Pass& pass) {
-        return count_of_bert(loss, scores, targets, pass, predictions, vocabulary);
-      });
+      hits_of_bert(predictions, model.vocabulary));
 }
 
 }  // namespace aisc

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "12_encoders/bert_head.h"
 #include "common/comm/host_values.h"
 #include "common/core/error.h"
 #include "common/core/range.h"
@@ -78,6 +79,16 @@ StepParts counting(StepParts parts, CountHits count) {
     return counting(made ? made(std::move(of_gpt), mesh) : std::move(of_gpt), count);
   };
   return parts;
+}
+
+CountHits hits_of_bert(std::int64_t predictions, std::int64_t vocabulary) {
+  return [=](const Loss& loss, const Tensor& scores, const Tensor& targets, const Pass& pass) {
+    if (!pass.picked) return std::vector<Hits>();
+    const auto [B, M] = picked_counts(pass, targets.count(), predictions);
+    const Tensor words = loss.all_logits(scores.share());
+    return std::vector{hits_of(words, vocabulary, targets.view().flat(B, M)),
+                       hits_of(scores.view().flat(0, 2 * B), 2, targets.view().flat(0, B))};
+  };
 }
 
 CountedEvaluation evaluate_counting(const Rank& rank, const Trainer& trainer,

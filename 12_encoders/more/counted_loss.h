@@ -32,6 +32,9 @@ std::vector<std::int8_t> places_right(ConstView scores, std::int64_t classes, Co
 GptParts counting(GptParts parts, CountHits count);
 StepParts counting(StepParts parts, CountHits count);
 
+// Of bert(): hidden words, then pairs. `predictions`: BertOptions; `vocabulary`: without padding.
+CountHits hits_of_bert(std::int64_t predictions, std::int64_t vocabulary);
+
 struct CountedEvaluation {
   double loss = 0;  // Trainer::evaluate()
   std::vector<Hits> hits;

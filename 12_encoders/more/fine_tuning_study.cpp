@@ -6,6 +6,7 @@
 #include "12_encoders/bert.h"
 #include "12_encoders/bert_samples.h"
 #include "12_encoders/fine_tuning.h"
+#include "12_encoders/more/counted_loss.h"
 #include "12_encoders/more/fine_tuned.h"
 #include "common/comm/launch.h"
 #include "common/core/range.h"
@@ -14,7 +15,7 @@ namespace aisc {
 namespace {
 
 constexpr std::int64_t kPointsOfPretraining = 10;
-constexpr std::int64_t kTextsAtOnce = 32;
+constexpr std::int64_t kTextsAtOnce = 32, kPairsLookedAt = 512;
 
 // As BERT was trained, on the scale of this model: a warm-up of a tenth, then down to nearly 0.
 TrainConfig study_config_of(const TuningSizes& sizes, std::int64_t batch, std::int64_t steps,
@@ -76,19 +77,30 @@ GptConfig TuningSizes::model() const {
 
 Pretraining pretrain(const Rank& rank, const TuningSizes& sizes, const Documents& documents,
                      std::int64_t steps, double rate, std::uint64_t seed) {
-  const BertSamples data(documents, {.context = sizes.context,
-                                     .vocabulary = sizes.vocabulary,
-                                     .special = sizes.special,
-                                     .seed = seed});
+  BertSampleOptions of_samples{.context = sizes.context,
+                               .vocabulary = sizes.vocabulary,
+                               .special = sizes.special,
+                               .seed = seed};
+  const BertSamples data(documents, of_samples);
+  of_samples.even = kPairsLookedAt;
+  const BertSamples others(documents, of_samples);
+  std::vector<Batch> windows;
+  for (std::int64_t begin = 0; begin < kPairsLookedAt; begin += kTextsAtOnce)
+    windows.push_back(others.batch(rank.device, begin, kTextsAtOnce));
   const TrainConfig config = study_config_of(sizes, sizes.pretraining_batch, steps, rate, seed);
-  Trainer trainer(rank, config, bert({.batch = config.batch, .predictions = data.most_masked()}));
+  const std::int64_t predictions = data.most_masked();
+  Trainer trainer(rank, config,
+                  counting(bert({.batch = config.batch, .predictions = predictions}),
+                           hits_of_bert(predictions, sizes.vocabulary)));
   Pretraining done;
   double sum = 0;
   for (std::int64_t s = 0, from = 0; s < steps; ++s) {
     sum += trainer.step(data).loss;
     const std::int64_t point = std::ssize(done.points) + 1;
     if (s + 1 < point * steps / kPointsOfPretraining) continue;
-    done.points.push_back({s + 1, sum / static_cast<double>(s + 1 - from)});
+    const std::vector<Hits> hits = evaluate_counting(rank, trainer, windows, 2).hits;
+    done.points.push_back(
+        {s + 1, sum / static_cast<double>(s + 1 - from), hits[0].share(), hits[1].share()});
     sum = 0;
     from = s + 1;
   }

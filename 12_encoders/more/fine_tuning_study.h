@@ -26,10 +26,12 @@ struct TuningSizes {
 // The weights of a trained model, by name, in its own type.
 using Weights = std::map<std::string, std::vector<float>>;
 
-// A mean over the pre-training steps up to this one.
 struct PretrainedPoint {
   std::int64_t step = 0;
-  double loss = 0;  // of masked words and pairs together, nats
+  double loss =
+      0;  // of masked words and pairs together, nats: a mean over the steps up to this one
+  // Shares that are right of samples of the same text that no step has: words behind masks, pairs.
+  double words = 0, pairs = 0;
 };
 struct Pretraining {
   Weights weights;

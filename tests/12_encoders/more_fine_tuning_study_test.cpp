@@ -47,6 +47,11 @@ TEST(TuningStudy, PreTrainsAndGoesOn) {
   EXPECT_EQ(done.points.size(), 10u);
   EXPECT_EQ(done.points.back().step, 25);
   EXPECT_LT(done.points.back().loss, done.points.front().loss);
+  for (const PretrainedPoint& point : done.points) {
+    EXPECT_GE(point.words, 0);
+    EXPECT_LE(point.words, 1);
+    EXPECT_NEAR(point.pairs, .5, .5);
+  }
   EXPECT_EQ(done.weights.at("pooler.weight").size(), 32u * 32);
   const std::vector<LabelledTokens> training = two_kinds(20), held_out = two_kinds(40);
   TuningRun run{.labels = 2,
