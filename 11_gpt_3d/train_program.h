@@ -6,7 +6,6 @@
 
 #include "app/options.h"
 #include "app/task.h"
-#include "formats/checkpoint.h"
 
 namespace aisc {
 

@@ -1,6 +1,9 @@
 // The sizes of a model that is to be trained, and what a step of it takes.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "app/options.h"
 #include "app/plan.h"
 #include "app/task.h"

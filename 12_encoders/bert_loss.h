@@ -24,7 +24,8 @@ class BertLoss final : public Loss {
  public:
   // `words`: CrossEntropy over the vocabulary, or of its parts (06_tensor_parallel/
   // vocab_parallel_loss.h), whose columns here are `classes`, padding among them. `batch`: S while
-  // training; of a window that is evaluated all samples are here. `predictions`: K.
+  // training; where windows are evaluated Pass::terms is W/S of all of them, times the samples
+  // here. `predictions`: K.
   BertLoss(const Rank& rank, std::unique_ptr<Loss> words, std::int64_t classes, std::int64_t batch,
            std::int64_t predictions);
 

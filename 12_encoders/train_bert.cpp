@@ -2,7 +2,7 @@
 // one. See --help, and README.md in this folder.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -19,10 +19,12 @@
 #include "12_encoders/more/fill_mask.h"
 #include "app/saved_model.h"
 #include "common/core/error.h"
+#include "common/core/flags/terminal_text.h"
 
 namespace aisc {
 namespace {
 
+constexpr const char* kMasked = "each rank sums its [MASK] with those of all other [MASK] .";
 constexpr std::int64_t kLearntPieces = 2000, kBertPieces = 30522;
 
 Options bert_options() {
@@ -35,21 +37,8 @@ Options bert_options() {
       "report.html, config.json, metrics.jsonl, loss.svg, trace.json and checkpoints in the folder "
       "of\nthe run. Without flags it learns this course's own handouts and documents, in about "
       "four\nminutes on two cores.";
-  p.without = {"encoder-layers",
-               "label-smoothing",
-               "validation",
-               "sample-tokens",
-               "temperature",
-               "top-k",
-               "top-p",
-               "distill",
-               "distill-hard",
-               "sparsity",
-               "distill-temperature",
-               "prune-begin",
-               "prune-end",
-               "prune-rounds",
-               "quantize-aware"};
+  p.without = flags_of_gpt();
+  p.without.insert({"encoder-layers", "label-smoothing", "validation"});
   p.help = {
       {"corpus",
        "a folder of texts, each of which is a document; default: this course's handouts and "
@@ -80,7 +69,7 @@ Options bert_options() {
   o.train.weight_decay = 0.01;
   o.train.beta2 = 0.999;
   o.sample.tokens = 0;  // of a text that goes on
-  o.prompt = "each rank sums its [MASK] with those of all other [MASK] .";
+  o.prompt = kMasked;
   return o;
 }
 
@@ -104,6 +93,7 @@ class TrainBert final : public TrainProgram {
 
   std::unique_ptr<const Task> open(const Options& options,
                                    const std::string& weights) const override {
+    if (!weights.empty()) BertWeights().config(Safetensors(weights), heads_given(options));
     const Corpus corpus = text_of(options.data.corpus);
     if (!weights.empty() || !options.data.tokenizer.empty())
       return task_of(options, corpus, pieces_beside(options, weights));
@@ -122,22 +112,29 @@ class TrainBert final : public TrainProgram {
     TextParts divided{.tp = options.train.tp, .format = &format, .heads = heads_given(options)};
     const GptConfig config = format.config(file, divided.heads);
     require_fillable(pieces, options.prompt, config.context);
-    if (divided.heads == 0) say_once(format.remark(file, config));
+    const bool first = rank.world.rank() == 0;
+    if (first && divided.heads == 0) say_once(format.remark(file, config));
+    if (divided.heads > 0 && divided.heads != config.heads)
+      fail(fmt::format("--heads {}: {} has {}", divided.heads, file.path(), config.heads));
     if (divided.tp > 1) divided.parts = tensor_parallel(std::move(divided.parts));
     divided.parts = bert({.batch = 1, .predictions = most_masked(config.context)},
                          expert_parallel(std::move(divided.parts)));
     const SavedModel saved(rank, file, options.train.model.dtype, divided);
     const std::string guesses =
         in_lines(fill_mask(rank, saved.model, saved.config, pieces, options.prompt));
-    if (rank.world.rank() == 0) fmt::print("{}\n{}", options.prompt, guesses);
+    if (first) std::fputs(for_terminal(options.prompt + "\n" + guesses).c_str(), stdout);
     return 0;
   }
 
  private:
   static std::unique_ptr<const Task> task_of(const Options& options, const Corpus& corpus,
                                              WordPiece pieces) {
+    // A short context has no room for the text that nobody asked for.
+    const bool asked = options.prompt != kMasked;
+    const auto tokens = std::ssize(encode_masked(pieces, options.prompt));
+    const bool fits = asked || tokens <= options.train.model.context;
     return std::make_unique<BertTask>(corpus, name_of_text(options.data.corpus), std::move(pieces),
-                                      options.prompt);
+                                      fits ? options.prompt : "");
   }
 };
 

@@ -2,6 +2,7 @@
 // trained one. See --help, and README.md in this folder.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "06_tensor_parallel/parallel_block.h"
@@ -14,6 +15,7 @@
 #include "app/own_weights.h"
 #include "app/saved_model.h"
 #include "common/core/error.h"
+#include "common/core/flags/terminal_text.h"
 
 namespace aisc {
 namespace {
@@ -29,27 +31,9 @@ Options translation_options() {
       "train_translation trains the first transformer, an encoder and a decoder, on numbers and "
       "dates\nin words, from English to German, and leaves report.html, config.json, "
       "metrics.jsonl,\nloss.svg, trace.json and checkpoints in the folder of the run.";
-  p.without = {"context",
-               "vocabulary",
-               "corpus",
-               "validation",
-               "tokenizer",
-               "allow-corpus-change",
-               "cp",
-               "cp-form",
-               "sp",
-               "sample-tokens",
-               "temperature",
-               "top-k",
-               "top-p",
-               "distill",
-               "distill-hard",
-               "sparsity",
-               "distill-temperature",
-               "prune-begin",
-               "prune-end",
-               "prune-rounds",
-               "quantize-aware"};
+  p.without = flags_of_gpt();
+  p.without.insert(
+      {"context", "vocabulary", "corpus", "validation", "tokenizer", "cp", "cp-form", "sp"});
   p.help = {{"layers", "blocks of encoder and decoder together"},
             {"encoder-layers", "of these the encoder's; default: half of them"},
             {"eval-windows", "held-out lines per evaluation"},
@@ -61,13 +45,17 @@ Options translation_options() {
   p.meta_vocabulary = ToyVocabulary().size();
   p.complete = [](Options& options) {
     GptConfig& model = options.train.model;
-    if (!options.given.contains("encoder-layers")) model.encoder_blocks = model.layers / 2;
+    const bool given = options.given.contains("encoder-layers");
+    if (!given) model.encoder_blocks = model.layers / 2;
+    // Of a model from a file the file says how many layers there are.
+    if (!(options.init.empty() && options.from.empty()) && !options.given.contains("layers"))
+      return;
+    if (model.layers < 2)
+      fail(
+          fmt::format("--layers {}: expected 2 or more, of which one or more write", model.layers));
     if (model.encoder_blocks < 1 || model.encoder_blocks >= model.layers)
       fail(fmt::format("--encoder-layers {}: expected 1 to {}, --layers less one",
                        model.encoder_blocks, model.layers - 1));
-    if (options.eval_windows < options.ranks)
-      fail(fmt::format("--eval-windows {}: expected a line for each of {} ranks",
-                       options.eval_windows, options.ranks));
   };
   p.model = translation_of;
   p.blank = [](const TrainConfig&) {
@@ -105,18 +93,22 @@ class TrainTranslation final : public TrainProgram {
       fail(fmt::format("--from and --pp {}: expected --pp 1", options.train.pp));
     const std::vector<std::int32_t> source = toy_source(options.prompt);
     const OwnWeights format("encoder_decoder");
+    const Safetensors file(weights_at(options.from, say_once));
+    const std::int64_t heads = heads_given(options), found = format.config(file, 0).heads;
+    if (heads > 0 && heads != found)
+      fail(fmt::format("--heads {}: {} has {}", heads, file.path(), found));
     TextParts divided{.tp = options.train.tp, .format = &format};
     if (divided.tp > 1) divided.parts = tensor_parallel(std::move(divided.parts));
     divided.parts =
         encoder_decoder({.decoder_tokens = kToyTarget}, expert_parallel(std::move(divided.parts)));
-    const SavedModel saved(rank, Safetensors(weights_at(options.from, say_once)),
-                           options.train.model.dtype, divided);
+    const SavedModel saved(rank, file, options.train.model.dtype, divided);
     const Translator translator(rank, saved.model, saved.config, kToyTranslator);
-    const std::vector<Hypothesis> found = translator.translate(source, kBeam);
+    const std::vector<Hypothesis> texts = translator.translate(source, kBeam);
     if (rank.world.rank() > 0) return 0;
-    fmt::print("{}\n", options.prompt);
-    for (const Hypothesis& text : found)
-      fmt::print("{:8.3f}  {}\n", text.score, ToyVocabulary().decode(text.tokens));
+    std::string lines = options.prompt + "\n";
+    for (const Hypothesis& text : texts)
+      lines += fmt::format("{:8.3f}  {}\n", text.score, ToyVocabulary().decode(text.tokens));
+    std::fputs(for_terminal(lines).c_str(), stdout);
     return 0;
   }
 };

@@ -183,7 +183,7 @@ std::string emulated_report(const EmulatedRun& run, const EmulatedStep& step, do
           fmt::format("{:<28}{:>12.6f}{:>8.1f} %\n", part, seconds, 100 * seconds / step.seconds);
 
   const double hidden = std::max(0.0, step.communication_seconds - step.exposed_seconds);
-  const double tokens_a_step = static_cast<double>(c.batch * c.model.context);
+  const double tokens_a_step = tokens_per_step(c, run.parts);
   const double flops = flops_per_step(c, run.parts);
   const double repeated =
       c.recompute.repeated_flops_per_token(c.model, c.model.context) * tokens_a_step;

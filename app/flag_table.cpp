@@ -25,7 +25,6 @@ void add_model(FlagRows& rows, GptConfig& m) {
   rows.number("layers", m.layers, 1, kMostLayers, "transformer blocks");
   rows.number("encoder-layers", m.encoder_blocks, 0, kMostLayers,
               "of the layers the first, which read a text; the others write one")
-      .is(kFollows)
       .or_else("half of them");
   rows.number("heads", m.heads, 1, kMostSize, "attention heads; divides the width")
       .isnt(kOfTraining);

@@ -134,6 +134,12 @@ void make_absolute(std::string& path) {
 
 }  // namespace
 
+std::set<std::string> flags_of_gpt() {
+  return {"sample-tokens", "temperature",         "top-k",    "top-p",       "distill",
+          "distill-hard",  "distill-temperature", "sparsity", "prune-begin", "prune-end",
+          "prune-rounds",  "quantize-aware"};
+}
+
 std::unique_ptr<const SampleSource> blank_samples(const Options& options) {
   const auto& blank = options.program.blank;
   if (blank) return blank(options.train);

@@ -149,6 +149,9 @@ struct Options {
   std::string to_json() const;
 };
 
+// Flags that only a GPT has: of text that it goes on with, of a teacher, of weights that go.
+std::set<std::string> flags_of_gpt();
+
 // Of its program.
 std::unique_ptr<const SampleSource> blank_samples(const Options& options);
 

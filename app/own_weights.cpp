@@ -23,6 +23,10 @@ constexpr std::pair<const char*, std::int64_t GptConfig::*> kSizes[] = {
     {"context", &GptConfig::context}, {"vocabulary", &GptConfig::vocabulary}};
 constexpr std::pair<const char*, std::int64_t GptExperts::*> kExperts[] = {
     {"count", &GptExperts::count}, {"every", &GptExperts::every}};
+constexpr std::pair<const char*, double GptExperts::*> kFactors[] = {
+    {"capacity", &GptExperts::capacity},
+    {"balance", &GptExperts::balance},
+    {"z_loss", &GptExperts::z_loss}};
 
 }  // namespace
 
@@ -32,9 +36,13 @@ GptConfig OwnWeights::config(const Safetensors& file, std::int64_t /*heads*/) co
   const nlohmann::json j = parse_json(read_file(path), path);
   const auto take = [&](const nlohmann::json& from, const char* key, auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
-    constexpr bool kText = std::is_same_v<Value, std::string>, kBool = std::is_same_v<Value, bool>;
+    constexpr bool kText = std::is_same_v<Value, std::string>, kBool = std::is_same_v<Value, bool>,
+                   kFactor = std::is_same_v<Value, double>;
     const nlohmann::json found = from.is_object() ? from.value(key, nlohmann::json()) : from;
-    if (!(kText ? found.is_string() : kBool ? found.is_boolean() : found.is_number_unsigned()))
+    if (!(kText     ? found.is_string()
+          : kBool   ? found.is_boolean()
+          : kFactor ? found.is_number()
+                    : found.is_number_unsigned()))
       fail(fmt::format("{}: \"{}\": found {}, expected {}", path, key, shown(found),
                        kText   ? "a text"
                        : kBool ? "true or false"
@@ -49,6 +57,7 @@ GptConfig OwnWeights::config(const Safetensors& file, std::int64_t /*heads*/) co
   for (const auto& [name, size] : kSizes) take(j, name, config.*size);
   if (j.contains("experts")) {
     for (const auto& [name, size] : kExperts) take(j["experts"], name, config.experts.*size);
+    for (const auto& [name, factor] : kFactors) take(j["experts"], name, config.experts.*factor);
     take(j["experts"], "router", config.experts.router);
     take(j["experts"], "shared", config.experts.shared);
   }
@@ -64,6 +73,7 @@ WeightsOutline OwnWeights::outline(const GptConfig& config, const ParameterStore
   for (const auto& [name, size] : kSizes) j[name] = config.*size;
   if (config.experts.count > 0) {
     for (const auto& [name, size] : kExperts) j["experts"][name] = config.experts.*size;
+    for (const auto& [name, factor] : kFactors) j["experts"][name] = config.experts.*factor;
     j["experts"]["router"] = config.experts.router;
     j["experts"]["shared"] = config.experts.shared;
   }

@@ -20,7 +20,8 @@ class OwnWeights final : public WeightsFormat {
   WeightsOutline outline(const GptConfig& config, const ParameterStore& whole) const override;
   void to_file(View theirs, ConstView ours, const Parameter& parameter,
                const GptConfig& config) const override;
-  // Its reader throws Error naming a tensor that is missing, or of another shape.
+  // Its reader throws Error naming a tensor that is missing, or of another shape; which kind of
+  // model a file has, config() looks at.
   Read reader(const Safetensors& file, const GptConfig& config,
               const StepParts& parts) const override;
 

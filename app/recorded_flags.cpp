@@ -90,7 +90,10 @@ std::vector<std::string> recorded_arguments(const std::string& config, bool with
   for_each_flag(Json::parse(config), [&](const std::string& flag, const Json& value) {
     if (!with_layout && std::find(layout.begin(), layout.end(), flag) != layout.end()) return;
     const std::string text = to_text(value);
-    if (!text.empty()) all.push_back("--" + flag + "=" + text);
+    if (!text.empty())
+      all.push_back("--" + flag + "=" + text);
+    else if (flag == "sample")  // the one text that is empty where somebody said so
+      all.insert(all.end(), {"--" + flag, ""});
   });
   return all;
 }

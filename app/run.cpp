@@ -171,10 +171,6 @@ std::string Run::resume_command() const {
   return fmt::format("./aisc {} --resume {}", options_.program.command, folder_);
 }
 
-double Run::tokens_per_step() const {
-  return static_cast<double>(options_.train.batch * task_.tokens_per_sample(model()));
-}
-
 StepRow Run::one_step() {
   const double begin = rank_.clock.now();
   rank_.device.reset_peaks();
@@ -185,7 +181,7 @@ StepRow Run::one_step() {
   const StepReport report = trainer_.step(*samples_);
   rank_.device.synchronize();  // a GPU returns from the update before it is done
   const double seconds = rank_.clock.now() - begin;
-  const double tokens = tokens_per_step();
+  const double tokens = trainer_.tokens_per_step();
   StepRow row{.step = trainer_.steps_taken(),
               .loss = report.loss,
               .learning_rate = report.learning_rate,
@@ -275,7 +271,7 @@ Run::Asked Run::asked() {
 
 void Run::loop(Progress& progress) {
   const std::int64_t steps = options_.train.steps, first = trainer_.steps_taken();
-  const double tokens = tokens_per_step(), begin = rank_.clock.now();
+  const double tokens = trainer_.tokens_per_step(), begin = rank_.clock.now();
   rank_.trace.watch(&rank_.device);
   for (bool last = false; !last;) {
     const std::int64_t before = trainer_.steps_taken() - first;  // the first step fills the caches

@@ -23,8 +23,7 @@ namespace aisc {
 class Run {
  public:
   // Makes and locks the folder of a new run, or goes on in that of `resumed`, which the caller has
-  // locked. All references must outlive the run. Of `facts` program, command, cores and device are
-  // used.
+  // locked. All references must outlive the run. Of `facts` command, cores and device are used.
   // `parts` are those of a step that options.data_parallel asks for.
   // Throws Error: weights, checkpoint, corpus or folder that do not fit the options.
   // `planned` (or null) is said at the begin, and with what was measured beside it at the end.
@@ -70,7 +69,6 @@ class Run {
   std::string in_words(double loss) const;
   static std::string in_words(const Shares& right);  // "", or "; right are 93.1 % of ..."
   std::string resume_command() const;
-  double tokens_per_step() const;
 
   Rank rank_;
   const Options& options_;

@@ -1,9 +1,9 @@
 // What a training run puts into a checkpoint (formats/checkpoint.h), and takes out again:
 //
-//   model.safetensors, config.json   the weights as Hugging Face has them (WeightsFormat)
+//   model.safetensors, config.json   the weights as their WeightsFormat has them
 //   training_state.safetensors       the optimizer's state, by parameter: "wte.weight/m"; what each
 //                                    rank has of its own as "onebit_adam/worker_error@3", rank 3's
-//   tokenizer.json, vocab.json, ...  the tokenizer
+//   tokenizer.json, vocab.txt, ...   what tokens stand for
 //   checkpoint.json                  the manifest, with the run's flags, samples and corpus
 //
 // Weights and state are the same bytes however many ranks write them, and however these divide the

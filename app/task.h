@@ -45,9 +45,6 @@ class Task {
   virtual std::string unit() const = 0;   // what the loss is a mean over: "byte"; "": of several
   virtual double bytes_per_unit() const { return 0; }  // of text; 0: that is not known
 
-  // Tokens that one sample brings through the model.
-  virtual std::int64_t tokens_per_sample(const GptConfig& model) const { return model.context; }
-
   // ---- what a checkpoint has of it beside the optimizer's state
   virtual std::unique_ptr<const WeightsFormat> weights() const = 0;
   virtual void write_vocabulary(const std::string& /*folder*/) const {}
@@ -74,5 +71,9 @@ class Task {
   // sample.txt.
   virtual std::string show_last(const Now& now) const { return show(now); }
 };
+
+// Whether this rank has all layers of a model, or with tensor ranks a part of each: of the ranks
+// for which that holds, the fewest that can show what it says of a whole text. They do it together.
+bool shows_whole_texts(const Rank& rank, const Trainer& trainer);
 
 }  // namespace aisc

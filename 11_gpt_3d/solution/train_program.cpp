@@ -15,7 +15,6 @@
 #include <optional>
 #include <thread>
 
-#include "05_pipeline/pipelined.h"
 #include "11_gpt_3d/placement.h"
 #include "11_gpt_3d/step_of.h"
 #include "11_gpt_3d/train_emulated.h"

@@ -10,7 +10,7 @@
 #include "12_encoders/more/bert_format.h"
 #include "12_encoders/more/counted_loss.h"
 #include "12_encoders/more/fill_mask.h"
-#include "app/generate.h"
+#include "common/core/flags/terminal_text.h"
 #include "common/core/system/files.h"
 
 namespace aisc {
@@ -105,15 +105,11 @@ std::string BertTask::show(const Now& now) const {
 std::string BertTask::show_last(const Now& now) const {
   std::string text = show(now);
   if (now.rank.world.rank() == 0)
-    fmt::print("\n--- behind each [MASK] ---\n{}--------------------------\n", text);
+    std::fputs(
+        ("\n--- behind each [MASK] ---\n" + for_terminal(text) + "--------------------------\n")
+            .c_str(),
+        stdout);
   return text;
-}
-
-bool shows_whole_texts(const Rank& rank, const Trainer& trainer) {
-  if (trainer.stages() || trainer.config().cp > 1) return false;
-  return takes_part(rank.world,
-                    {.hooks = trainer.reducer().joins_forward() ? trainer.hooks() : Hooks(),
-                     .mesh = trainer.mesh()});
 }
 
 StepParts bert_of(const Options& options, StepParts parts) {

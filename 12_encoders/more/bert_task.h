@@ -53,10 +53,6 @@ class BertTask final : public Task {
   std::uint64_t hash_;
 };
 
-// Whether a model can be shown something by this rank, which has its layers, or with tensor ranks a
-// part of each: collective among those for which this holds.
-bool shows_whole_texts(const Rank& rank, const Trainer& trainer);
-
 // bert() for a program's flags, whose loss counts.
 StepParts bert_of(const Options& options, StepParts parts);
 

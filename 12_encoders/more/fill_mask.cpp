@@ -61,7 +61,7 @@ void require_fillable(const WordPiece& pieces, const std::string& text, std::int
   const std::int64_t masks = std::count(ids.begin(), ids.end(), pieces.special().mask);
   if (masks < 1 || masks > most_masked(context) || std::ssize(ids) > context)
     fail(fmt::format(
-        "\"{}\": found {} tokens, {} of them {}; expected at most {}, and 1 to {} {} "
+        "--sample \"{}\": found {} tokens, {} of them {}; expected at most {}, and 1 to {} {} "
         "for a context of {}",
         text, std::ssize(ids), masks, kMask, context, most_masked(context), kMask, context));
 }

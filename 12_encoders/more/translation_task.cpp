@@ -3,20 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "12_encoders/encoder_decoder.h"
-#include "12_encoders/more/bert_task.h"
 #include "12_encoders/more/counted_loss.h"
 #include "app/own_weights.h"
 #include "common/core/error.h"
+#include "common/core/flags/terminal_text.h"
 #include "common/core/range.h"
 #include "common/core/system/files.h"
 
 namespace aisc {
 namespace {
 
-constexpr std::int64_t kLinesShown = 3;
+constexpr std::int64_t kLinesShown = 3, kLinesHashed = 100;
 
 class HeldOutLines final : public SampleSource {
  public:
@@ -97,7 +98,13 @@ std::unique_ptr<const SampleSource> TranslationTask::validation(const TrainConfi
 
 std::uint64_t TranslationTask::hash() const {
   std::string text;
-  for (const ToyLine& line : held_out_lines(100)) text += line.english + "\n" + line.german + "\n";
+  for (std::int32_t piece = 0; piece < vocabulary(); ++piece)
+    text += ToyVocabulary().decode({piece}) + "\n";
+  for (std::int64_t i = 0; i < kLinesHashed; ++i)
+    for (const ToyLines lines : {ToyLines::Training, ToyLines::HeldOut}) {
+      const ToyLine line = toy_line(1, i, lines);
+      text += line.english + "\n" + line.german + "\n";
+    }
   return checksum({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
 }
 
@@ -121,7 +128,8 @@ Evaluation TranslationTask::evaluate(const Rank& rank, const Trainer& trainer,
 }
 
 bool TranslationTask::shows(const Rank& rank, const Trainer& trainer) const {
-  return shows_whole_texts(rank, trainer);
+  // The translator reads with one block, and the next.
+  return trainer.config().recompute.blocks <= 1 && shows_whole_texts(rank, trainer);
 }
 
 std::string TranslationTask::show(const Now& now) const {
@@ -148,13 +156,16 @@ std::string TranslationTask::show(const Now& now) const {
 
 std::string TranslationTask::show_last(const Now& now) const {
   std::string text = show(now);
-  if (now.rank.world.rank() == 0) fmt::print("\n--- some lines ---\n{}------------------\n", text);
+  if (now.rank.world.rank() == 0)
+    std::fputs(("\n--- some lines ---\n" + for_terminal(text) + "------------------\n").c_str(),
+               stdout);
   return text;
 }
 
 StepParts translation_of(const Options& options, StepParts parts) {
   const std::int64_t vocabulary = options.train.model.vocabulary;
   parts.flops_per_sample = flops_of_line;
+  parts.tokens_per_sample = kToySource + kToyTarget;
   return counting(
       encoder_decoder({.decoder_tokens = kToyTarget, .smoothing = options.label_smoothing},
                       std::move(parts)),

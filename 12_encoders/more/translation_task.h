@@ -29,9 +29,6 @@ class TranslationTask final : public Task {
 
   std::string model() const override { return "Encoder-decoder"; }
   std::string unit() const override { return "token"; }
-  std::int64_t tokens_per_sample(const GptConfig& /*model*/) const override {
-    return kToySource + kToyTarget;
-  }
 
   std::unique_ptr<const WeightsFormat> weights() const override;
 

@@ -133,7 +133,7 @@ std::vector<std::vector<std::int32_t>> Translator::translate_greedily(
     const auto ended = [&](std::size_t i) { return ends[i] < texts[i].size(); };
     std::size_t open = 0;
     for (std::size_t i = 0; i < texts.size(); ++i) open += ended(i) ? 0 : 1;
-    if (open == 0) break;
+    if (open == 0 && hooks_.empty()) break;
   }
   for (std::size_t i = 0; i < texts.size(); ++i)
     texts[i].resize(std::min(ends[i], texts[i].size()));

@@ -20,7 +20,8 @@ struct TranslatorOptions {
 };
 
 // Of a whole model of encoder_decoder(), which lives longer than this. Where tensor ranks share its
-// layers, or hooks gather its weights, all ranks make the same calls. For each token that is
+// layers, or hooks gather its weights, all ranks make the same calls, and as many passes: greedily
+// all that there may be, since ranks may round scores in ways of their own. For each token that is
 // written the decoder reads all before it again: its work grows with the square of the length. A
 // cache of keys and values (common/nn/key_value_cache.h) would have to follow each beginning of a
 // beam to the one that it came from.

@@ -46,6 +46,11 @@ double flops_per_step(const TrainConfig& config, const StepParts& parts) {
                                                   : model.flops_per_token(model.context) * T);
 }
 
+double tokens_per_step(const TrainConfig& config, const StepParts& parts) {
+  return static_cast<double>(config.batch * (parts.tokens_per_sample > 0 ? parts.tokens_per_sample
+                                                                         : config.model.context));
+}
+
 GptParts StepParts::with_experts(const GptConfig& model, GptParts parts, Mesh* ranks) const {
   if (model.experts.count == 0) return parts;
   if (!experts)

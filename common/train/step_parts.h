@@ -138,6 +138,7 @@ struct TrainConfig;
 struct StepParts;
 // Model FLOPs of one step of all ranks, forward and backward.
 double flops_per_step(const TrainConfig& config, const StepParts& parts);
+double tokens_per_step(const TrainConfig& config, const StepParts& parts);
 
 // Where a function is empty the plain form is used: AdamW, SumAtTheEnd, SampleSource::batch,
 // one_after_another, finish_in_order.
@@ -169,6 +170,8 @@ struct StepParts {
   std::function<GptParts(GptParts parts, Mesh* mesh)> architecture = {};
   // Model FLOPs of one of its samples, forward and backward. Empty: a GPT's.
   std::function<double(const GptConfig& model)> flops_per_sample = {};
+  // Tokens that one brings through the model; 0: GptConfig::context.
+  std::int64_t tokens_per_sample = 0;
   // What layers compute: these parts, split and with experts already, with others around them that
   // have the same parameters. The first is the innermost.
   std::vector<std::function<GptParts(GptParts parts)>> layers = {};

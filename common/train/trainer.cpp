@@ -333,13 +333,20 @@ Batch Trainer::own_tokens(Batch whole) const {
 
 double Trainer::evaluate(std::span<const Batch> windows) const {
   const auto span = rank_.trace.span("evaluation");
+  // Of all windows together, so that it does not matter how samples are divided among them.
+  double counted[] = {0, 0};  // terms, samples
+  for (const Batch& batch : windows) {
+    counted[0] += batch.term_count();
+    counted[1] += static_cast<double>(batch.tokens.shape()[0]);
+  }
+  sum_of_all(rank_.world, counted);  // comm: 16 bytes; ranks that share samples all count them
   std::vector<Batch> all;
-  for (const Batch& batch : windows) all.push_back(own_tokens(batch.share()));
-  const Tensor token = Tensor::zeros(
-      {1, config_.cp > 1 ? token_part(config_.model.context).count : model_.token_parts},
-      DType::I32, rank_.device);
+  for (const Batch& batch : windows) {
+    all.push_back(own_tokens(batch.share()));
+    all.back().terms = counted[0] / counted[1] * static_cast<double>(batch.tokens.shape()[0]);
+  }
   for (std::int64_t i = missing_passes(windows.size()); i > 0; --i)
-    all.push_back(windows.empty() ? Batch{token.share(), token.share()} : all.front().share());
+    all.push_back(windows.empty() ? blank_window() : all.front().share());
   const std::vector<double> losses = losses_of(all);
   double sums[] = {0, 0};  // losses, terms
   for (std::size_t i = 0; i < windows.size() && model_.loss && counts_losses(); ++i) {
@@ -349,6 +356,19 @@ double Trainer::evaluate(std::span<const Batch> windows) const {
   sum_of_all(rank_.world, sums);  // comm: 16 bytes, each rank had windows of its own
   if (sums[1] == 0) fail("evaluate: no windows to evaluate on");
   return sums[0] / sums[1];
+}
+
+Batch Trainer::blank_window() const {
+  const GptConfig& model = config_.model;
+  const auto zeros = [&](std::int64_t tokens) {
+    return Tensor::zeros({1, tokens}, DType::I32, rank_.device);
+  };
+  const Tensor tokens =
+      zeros(config_.cp > 1 ? token_part(model.context).count : model_.token_parts);
+  const bool decodes = model.encoder_blocks > 0 && model.encoder_blocks < model.layers;
+  return {.tokens = tokens.share(),
+          .targets = decodes ? zeros(1) : tokens.share(),
+          .decoder = decodes ? zeros(1) : Tensor()};
 }
 
 std::vector<double> Trainer::losses_of(std::span<const Batch> windows) const {
@@ -372,6 +392,8 @@ std::int64_t Trainer::missing_passes(std::size_t own) const {
 }
 
 double Trainer::flops_per_step() const { return aisc::flops_per_step(config_, parts_); }
+
+double Trainer::tokens_per_step() const { return aisc::tokens_per_step(config_, parts_); }
 
 double Trainer::hardware_flops_per_step() const {
   const std::int64_t context = config_.model.context;

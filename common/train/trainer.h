@@ -58,8 +58,8 @@ class Trainer : private StepEnd {
   // finite afterwards; the norm is the last update's.
   StepReport step(const SampleSource& data);
 
-  // Mean loss of all ranks' windows, without dropout, a batch at a time. Collective; a rank may
-  // have none, but beside StepParts::architecture.
+  // Mean loss of all ranks' windows, without dropout, a batch at a time: the same however samples
+  // are divided among windows and ranks, of which some may have none. Collective.
   double evaluate(std::span<const Batch> windows) const;
 
   std::int64_t steps_taken() const { return steps_; }
@@ -90,6 +90,7 @@ class Trainer : private StepEnd {
   // What every pass over model() needs around its layers.
   Hooks hooks() const { return hooks_; }
   double flops_per_step() const;
+  double tokens_per_step() const;  // that samples bring through the model
   // With what is computed a second time, where it is recomputed.
   double hardware_flops_per_step() const;
 
@@ -103,9 +104,6 @@ class Trainer : private StepEnd {
   };
   GptParts parts_of_stages() const;
   Model make_model() const;
-  double tokens_per_step() const {
-    return static_cast<double>(config_.batch * config_.model.context);
-  }
   bool has_experts() const { return config_.model.experts.count > 0; }
   Communicator& ranks_of(Sync sync) const;  // those that sum its gradients
   Synced make_synced(Sync sync) const;
@@ -130,6 +128,7 @@ class Trainer : private StepEnd {
   void update(double gradient_scale) override;
   void gather_weights() override;
   std::vector<double> losses_of(std::span<const Batch> windows) const;
+  Batch blank_window() const;  // of a rank that has none, where all take the same passes
   int updates_per_step() const { return stages_ ? std::max(1, stages_->updates()) : 1; }
   std::int64_t missing_passes(std::size_t own) const;
 

@@ -53,6 +53,20 @@ TEST(OwnWeights, AreReadBackAsTheyWere) {
   EXPECT_EQ(found.context, model.context);
   EXPECT_EQ(found.vocabulary, model.vocabulary);
   EXPECT_EQ(found.experts.count, 0);
+  GptConfig with_experts = model;
+  with_experts.experts = {
+      .count = 4, .every = 1, .capacity = 1.5, .balance = 0.02, .z_loss = 0, .shared = true};
+  const TemporaryFolder another;
+  write_file(another.path("config.json"),
+             format.outline(with_experts, own.trainer.parameters()).config);
+  std::filesystem::copy(own.folder.path("model.safetensors"), another.path("model.safetensors"));
+  const GptExperts experts =
+      format.config(Safetensors(another.path("model.safetensors")), 0).experts;
+  EXPECT_EQ(experts.count, 4);
+  EXPECT_EQ(experts.capacity, 1.5);
+  EXPECT_EQ(experts.balance, 0.02);
+  EXPECT_EQ(experts.z_loss, 0);
+  EXPECT_TRUE(experts.shared);
   EXPECT_EQ(file.at("wte.weight").shape, (std::vector<std::int64_t>{13, 15}))
       << "without the rows that are padding";
   TrainConfig config = some_decoder();

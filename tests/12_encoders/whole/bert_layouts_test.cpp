@@ -172,6 +172,28 @@ TEST(BertOfRanks, EvaluatesWhatOneRankEvaluates) {
   }
 }
 
+// Each loss is a mean over terms of its own, of all windows: these are cut at any place.
+TEST(BertOfOneRank, EvaluatesTheSameHoweverSamplesAreCut) {
+  const BertCase c{{.dp = 2, .micro = 1}};
+  const TrainConfig config = bert_config_of(c);
+  launch(launch_options({.ranks = 1}), [&](const Rank& rank) {
+    PairsTrainer pairs(rank, config, bert({.batch = config.batch, .predictions = kPredictions}));
+    for (int i = 0; i < 3; ++i) pairs.trainer.step(pairs.data);
+    const auto cut = [&](const std::vector<std::int64_t>& counts) {
+      std::vector<Batch> windows;
+      std::int64_t first = 0;
+      for (const std::int64_t count : counts) {
+        windows.push_back(pairs.data.batch(rank.device, first, count));
+        first += count;
+      }
+      return pairs.trainer.evaluate(windows);
+    };
+    const double whole = cut({12});
+    for (const auto& counts : {std::vector<std::int64_t>{1, 2, 9}, {4, 4, 4}, {11, 1}})
+      EXPECT_NEAR(cut(counts), whole, 1e-13 * whole) << counts.size() << " windows";
+  });
+}
+
 struct BooksOfBert {
   Ledger ledger;
   std::int64_t sent = 0;
