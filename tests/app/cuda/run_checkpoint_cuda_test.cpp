@@ -21,10 +21,9 @@ TEST(RunCheckpointOnCuda, GoesOnOnTheCpuAndBackFromItsCheckpoints) {
   const TemporaryFolder folder;
   const auto pass_on = [&](const char* name, TestWorld& from, const Trainer& saved, TestWorld& to,
                            Trainer& restored) {
-    restore_run(
-        to.rank,
-        read_checkpoint(save_run(from.rank, folder.path(name), saved, {.config = "{}"})),
-        restored);
+    restore_run(to.rank,
+                read_checkpoint(save_run(from.rank, folder.path(name), saved, {.config = "{}"})),
+                restored);
   };
   pass_on("a", gpu, first, cpu, second);
   pass_on("b", cpu, second, again, third);
