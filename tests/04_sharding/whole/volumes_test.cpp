@@ -182,8 +182,9 @@ TEST(ShardedEvaluation, GathersEachUnitAndTheTableForTheHead) {
       expect_row(sent, CommOp::AllGather, gathers ? 6 : 0,
                  gathers ? kBytes * (books.sizes.all + books.sizes.table) / 2 : 0);
       expect_row(sent, CommOp::ReduceScatter, 0, 0);
-      // Losses and tokens; and, to gather as often as the others, how many windows there are.
-      expect_row(sent, CommOp::AllReduce, gathers ? 2 : 1, gathers ? 24 : 16);
+      // Terms and samples, then losses and terms; and, to gather as often as the others, how many
+      // windows there are.
+      expect_row(sent, CommOp::AllReduce, gathers ? 3 : 2, gathers ? 40 : 32);
     });
 }
 
