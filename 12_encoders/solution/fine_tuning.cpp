@@ -31,8 +31,8 @@ Tensor Classifier::forward(Tensor rows, Saved& saved, const Pass& /*pass*/) cons
   // LAB 12.7: fine-tuning
   // > scores (N, labels) = rows (N, C) W^T + b, W (labels, C): ops::matmul has both,
   // > {.transpose = ops::Transpose::Second, .bias}. Keep in `saved` what backward needs.
-  ops::matmul(scores, rows, weight_.value(),
-              {.transpose = ops::Transpose::Second, .bias = bias_.value()});
+  const ops::MatmulOptions with_bias{.transpose = ops::Transpose::Second, .bias = bias_.value()};
+  ops::matmul(scores, rows, weight_.value(), with_bias);
   saved.push(std::move(rows));
   // END LAB 12.7
   return scores;
