@@ -200,8 +200,8 @@ Json hidden() {
     std::vector<std::int32_t> tokens = text;
     const auto draws = place_draws(kSeed, i, std::ssize(text));
     const MaskedWords masked = mask_words(tokens, draws, masking);
-    for (const std::int32_t place : masked.places) {
-      const double fate = draws[index(place)].fate;
+    for (const std::int32_t hidden : masked.places) {
+      const double fate = draws[index(hidden)].fate;
       ++fates[fate < .8 ? 0 : fate < .9 ? 1 : 2];
     }
     if (i >= kShown) continue;
