@@ -27,12 +27,12 @@ struct Asked {
 struct Form {
   const char* name;
   BertSplit split;
-  BertScores scores;
+  FitScores scores;
 };
-constexpr Form kForms[] = {{"tensor", BertSplit::Tensor, BertScores::Kept},
-                           {"sequence", BertSplit::Sequence, BertScores::Kept},
-                           {"tensor, fused", BertSplit::Tensor, BertScores::Again},
-                           {"ring", BertSplit::Sequence, BertScores::Again}};
+constexpr Form kForms[] = {{"tensor", BertSplit::Tensor, FitScores::Kept},
+                           {"sequence", BertSplit::Sequence, FitScores::Kept},
+                           {"tensor, fused", BertSplit::Tensor, FitScores::Again},
+                           {"ring", BertSplit::Sequence, FitScores::Again}};
 
 // A row for each number of ranks, a column for each form; null where that cannot be.
 Json table(const Asked& asked, const std::string& text,

@@ -22,7 +22,7 @@ std::int64_t masked_of(const BertFit& fit) {
 
 StepParts parts_of(const BertFit& fit) {
   StepParts parts;
-  const bool kept = fit.scores == BertScores::Kept;
+  const bool kept = fit.scores == FitScores::Kept;
   if (kept) parts = stored_attention();
   if (fit.ranks > 1 && fit.split == BertSplit::Tensor) parts = tensor_parallel(std::move(parts));
   if (fit.ranks > 1 && fit.split == BertSplit::Sequence)
@@ -34,7 +34,7 @@ StepParts parts_of(const BertFit& fit) {
 
 bool can_share(const BertFit& fit) {
   if (fit.split == BertSplit::Tensor) return bert_base(fit).model.heads % fit.ranks == 0;
-  return fit.scores == BertScores::Again || fit.tokens % fit.ranks == 0;
+  return fit.scores == FitScores::Again || fit.tokens % fit.ranks == 0;
 }
 
 TrainConfig bert_base(const BertFit& fit) {

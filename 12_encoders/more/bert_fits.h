@@ -14,11 +14,11 @@ namespace aisc {
 enum class BertSplit { Tensor, Sequence };
 // The core of attention: one that keeps its scores, as in the paper (StoredAttention; of shared
 // texts RingSelfAttention), or one that computes them again (EncoderCore, RingAttention).
-enum class BertScores { Kept, Again };
+enum class FitScores { Kept, Again };
 
 struct BertFit {
   BertSplit split = BertSplit::Tensor;
-  BertScores scores = BertScores::Kept;
+  FitScores scores = FitScores::Kept;
   int ranks = 1;
   std::int64_t samples = 64, tokens = 512;  // of a step
   std::int64_t masked = 0;                  // words of each text; 0: 15 % of its tokens

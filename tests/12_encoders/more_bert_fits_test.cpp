@@ -10,11 +10,11 @@ namespace aisc {
 namespace {
 
 constexpr BertSplit kSplits[] = {BertSplit::Tensor, BertSplit::Sequence};
-constexpr BertScores kForms[] = {BertScores::Kept, BertScores::Again};
+constexpr FitScores kForms[] = {FitScores::Kept, FitScores::Again};
 constexpr double kRoom = 3e9;  // bytes of a device
 
 // With one word to be guessed each: the rows of these are whole on each sequence rank.
-BertFit short_texts(BertSplit split, int ranks, BertScores scores = BertScores::Kept) {
+BertFit short_texts(BertSplit split, int ranks, FitScores scores = FitScores::Kept) {
   return {
       .split = split, .scores = scores, .ranks = ranks, .samples = 4, .tokens = 48, .masked = 1};
 }
@@ -43,7 +43,7 @@ TEST(BertFits, NotAtAllOnASmallDevice) {
 }
 
 TEST(BertFits, TensorRanksDivideTheHeads) {
-  for (const BertScores scores : kForms)
+  for (const FitScores scores : kForms)
     for (const int ranks : {1, 2, 3, 4, 6, 12})
       EXPECT_TRUE(can_share(short_texts(BertSplit::Tensor, ranks, scores))) << ranks;
   for (const int ranks : {5, 8, 16, 24})
@@ -54,7 +54,7 @@ TEST(BertFits, TensorRanksDivideTheHeads) {
 TEST(BertFits, SequenceRanksDivideTheTokens) {
   for (const int ranks : {1, 5, 8, 16, 24})
     EXPECT_EQ(can_share(short_texts(BertSplit::Sequence, ranks)), 48 % ranks == 0) << ranks;
-  EXPECT_TRUE(can_share(short_texts(BertSplit::Sequence, 5, BertScores::Again)));
+  EXPECT_TRUE(can_share(short_texts(BertSplit::Sequence, 5, FitScores::Again)));
   EXPECT_TRUE(error_says([] { step_bytes(short_texts(BertSplit::Sequence, 5)); }, {"48", "5"}));
 }
 
@@ -78,7 +78,7 @@ TEST(BertFits, ABatchThatGrowsWithTheRanks) {
 }
 
 TEST(BertFits, MoreRanksTakeLessOfTheSameBatch) {
-  for (const BertScores scores : kForms)
+  for (const FitScores scores : kForms)
     for (const BertSplit split : kSplits) {
       double before = 1e18;
       for (const int ranks : {1, 2, 4, 12}) {
