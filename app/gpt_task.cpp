@@ -10,16 +10,6 @@
 #include "common/core/error.h"
 
 namespace aisc {
-namespace {
-
-// Which write the text that rank 0 keeps.
-TextRanks text_ranks(const Trainer& trainer) {
-  return {.hooks = trainer.reducer().joins_forward() ? trainer.hooks() : Hooks(),
-          .mesh = trainer.mesh(),
-          .stages = trainer.stages()};
-}
-
-}  // namespace
 
 std::unique_ptr<const SampleSource> GptTask::training(const TrainConfig& config) const {
   return std::make_unique<BatchSampler>(dataset_.training(), config.model.context, config.seed);

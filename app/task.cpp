@@ -1,14 +1,16 @@
 #include "app/task.h"
 
-#include "app/generate.h"
-
 namespace aisc {
 
+TextRanks text_ranks(const Trainer& trainer) {
+  return {.hooks = trainer.reducer().joins_forward() ? trainer.hooks() : Hooks(),
+          .mesh = trainer.mesh(),
+          .stages = trainer.stages()};
+}
+
 bool shows_whole_texts(const Rank& rank, const Trainer& trainer) {
-  if (trainer.stages() || trainer.config().cp > 1) return false;
-  return takes_part(rank.world,
-                    {.hooks = trainer.reducer().joins_forward() ? trainer.hooks() : Hooks(),
-                     .mesh = trainer.mesh()});
+  return !trainer.stages() && trainer.config().cp == 1 &&
+         takes_part(rank.world, text_ranks(trainer));
 }
 
 }  // namespace aisc

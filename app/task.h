@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "app/generate.h"
 #include "app/interrupt.h"
 #include "app/run_log.h"
 #include "app/weights_format.h"
@@ -71,6 +72,9 @@ class Task {
   // sample.txt.
   virtual std::string show_last(const Now& now) const { return show(now); }
 };
+
+// Those that write a text together with a trainer's model.
+TextRanks text_ranks(const Trainer& trainer);
 
 // Whether this rank has all layers of a model, or with tensor ranks a part of each: of the ranks
 // for which that holds, the fewest that can show what it says of a whole text. They do it together.

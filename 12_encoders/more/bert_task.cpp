@@ -99,7 +99,7 @@ std::string BertTask::show(const Now& now) const {
   const auto span = now.rank.trace.span("sample");
   return masked_ + "\n" +
          in_lines(fill_mask(now.rank, now.trainer.model(), now.trainer.config().model, pieces_,
-                            masked_, 5, now.trainer.hooks()));
+                            masked_, 5, text_ranks(now.trainer).hooks));
 }
 
 std::string BertTask::show_last(const Now& now) const {

@@ -140,7 +140,7 @@ std::string TranslationTask::show(const Now& now) const {
   std::vector<std::vector<std::int32_t>> sources;
   for (const ToyLine& line : lines) sources.push_back(vocabulary.encode(line.english));
   const Translator translator(now.rank, now.trainer.model(), now.trainer.config().model,
-                              kToyTranslator, now.trainer.hooks());
+                              kToyTranslator, text_ranks(now.trainer).hooks);
   const auto translations = translator.translate_greedily(sources);
   std::string text;
   for (std::size_t i = 0; i < lines.size(); ++i) {
