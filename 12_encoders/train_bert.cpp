@@ -35,8 +35,8 @@ Options bert_options() {
   p.about =
       "train_bert pre-trains a BERT on text, by hidden words and next sentences, and leaves\n"
       "report.html, config.json, metrics.jsonl, loss.svg, trace.json and checkpoints in the folder "
-      "of\nthe run. Without flags it learns this course's own handouts and documents, in about "
-      "four\nminutes on two cores.";
+      "of\nthe run. Without flags it learns this course's own handouts and documents, in some "
+      "minutes.";
   p.without = flags_of_gpt();
   p.without.insert({"encoder-layers", "label-smoothing", "validation"});
   p.help = {
