@@ -384,7 +384,21 @@ void add_output(FlagRows& rows, Options& o) {
           "resume although the corpus is not what it was")
       .only_beside("--resume", [&o] { return !o.resume.empty(); });
   not_kept(rows.path("out", o.out, "folder of the run (default: runs/<time>)"));
+  rows.group("Files of flags");
+  not_kept(rows.path("recipe", o.recipe,
+                     "flags of a known model: a name of recipes/ (gpt3-175b), or such a file; the "
+                     "command line overrides"));
+  not_kept(
+      rows.path("deepspeed-config", o.deepspeed_config,
+                "flags as DeepSpeed's ds_config.json has them (docs/deepspeed.md); the command "
+                "line overrides"));
+  not_kept(rows.path("to-deepspeed-config", o.to_deepspeed,
+                     "write such a file of the flags, and train nothing"));
   rows.group("Output", kOfTraining | kOfRuns);
+  rows.number("print-every", o.print_every, 0, kMostCount,
+              "steps between lines of progress; 0: some seconds");
+  rows.either("wall-clock-breakdown", o.wall_clock, "off", "on",
+              "say of each step what its time went to: data, forward, backward, reduce, step");
   rows.number("checkpoint-interval", o.checkpoint_interval, 0, kMostCount,
               "steps between checkpoints; 0: at the end only");
   rows.number("keep", o.keep, 1, kMostCount, "checkpoints that stay, the newest");

@@ -1,6 +1,7 @@
 #include "app/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "app/deepspeed_config.h"
+#include "app/flag_files.h"
 #include "app/flag_rules.h"
 #include "app/flag_table.h"
 #include "app/flag_values.h"
@@ -132,6 +135,22 @@ void make_absolute(std::string& path) {
     path = std::filesystem::absolute(path).lexically_normal().string();
 }
 
+void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+// Of --to-deepspeed-config. Returns the exit status.
+int write_deepspeed(const Options& o) {
+  const WrittenConfig config = to_deepspeed(o);
+  write_file(o.to_deepspeed, config.json);
+  std::cout << for_terminal("Written: " + o.to_deepspeed) << "\n";
+  if (!config.without.empty())
+    std::cout << for_terminal(fmt::format("DeepSpeed's configuration has no words for --{}",
+                                          fmt::join(config.without, ", --")))
+              << "\n";
+  return 0;
+}
+
 }  // namespace
 
 std::set<std::string> flags_of_gpt() {
@@ -165,8 +184,17 @@ Options gpt_options() {
   return o;
 }
 
-ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
+namespace {
+
+void tell(const Options& o, const std::string& error, const std::string& more) {
+  std::cerr << o.program.name << ": " << for_terminal(error) << "\n"
+            << for_terminal(more) << "Run with --help for the flags.\n";
+}
+
+ParsedOptions parse_options(const FlagFiles& files, const std::string& earlier,
                             const Options& defaults) {
+  const int argc = files.argc();
+  const char* const* argv = files.argv();
   CLI::App app(defaults.program.about);
   app.option_defaults()->always_capture_default()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);                    // of a flag given twice the last counts
@@ -201,6 +229,7 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
         fail(fmt::format("--{}: only beside {}", flag.name, flag.beside));
     require_alone(o);
     take_ranks_of_processes(o, argc, argv);
+    if (files.deepspeed() && !is_first_look) files.deepspeed()->complete(o, here);
     require_parts_of_text(o);
     require_threads(o, argc, argv);
     validate(o.sample);
@@ -213,7 +242,10 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
       if (!o.given.contains("width")) known.model.width = known.model.heads;
     }
     known.validate(o.ranks);
-    o.remarks = remarks_of(o, here);
+    if (!files.about().empty()) o.remarks.push_back(files.about());
+    if (files.deepspeed()) append(o.remarks, files.deepspeed()->remarks());
+    append(o.remarks, remarks_of(o, here));
+    if (!o.to_deepspeed.empty()) return {std::nullopt, write_deepspeed(o)};
   } catch (const CLI::ConfigError& e) {
     std::cerr << config_refusal(app, o.program.name, e);
     return {std::nullopt, 2};
@@ -223,12 +255,25 @@ ParsedOptions parse_options(int argc, const char* const* argv, const std::string
     std::cerr << for_terminal(said.str());
     return {std::nullopt, status == 0 ? 0 : 2};
   } catch (const Error& e) {
-    std::cerr << o.program.name << ": " << for_terminal(e.what()) << "\n"
-              << (earlier == "{}" ? "" : for_terminal(where_flags_come_from(o.resume)) + "\n")
-              << "Run with --help for the flags.\n";
+    const std::string resumed = earlier == "{}" ? "" : where_flags_come_from(o.resume) + "\n";
+    tell(o, e.what(), (files.deepspeed() ? files.deepspeed()->origins(e.what()) : "") + resumed);
     return {std::nullopt, 2};
   }
   return {o, 0};
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
+                            const Options& defaults) {
+  std::optional<FlagFiles> files;
+  try {
+    files.emplace(argc, argv, defaults);
+  } catch (const Error& e) {
+    tell(defaults, e.what(), "");
+    return {std::nullopt, 2};
+  }
+  return parse_options(*files, earlier, defaults);
 }
 
 }  // namespace aisc

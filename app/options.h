@@ -43,6 +43,10 @@ struct Options {
   std::string resume;                // a run's folder, or one checkpoint of it, to go on with
   std::string from;                  // a model to generate with, instead of training
   bool allow_corpus_change = false;  // of a resumed run
+  // Files that stand for flags (flag_files.h), and one of the kind to be written; empty: none.
+  std::string recipe, deepspeed_config, to_deepspeed;
+  std::int64_t print_every = 0;            // steps between lines of progress; 0: by time
+  bool wall_clock = false;                 // what a step's time goes to is measured (step_phases.h)
   std::int64_t checkpoint_interval = 500;  // steps between checkpoints; 0: at the end only
   std::int64_t keep = 2;                   // checkpoints that stay
   std::int64_t eval_interval = 500;  // steps between evaluations; the last step always evaluates

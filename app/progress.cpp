@@ -23,13 +23,16 @@ std::string to_string(const ProgressLine& p) {
                                 : "peak disturbed";
   const std::string dropped =
       std::isnan(p.auxiliary_loss) ? "" : fmt::format("  dropped {:.0f} %", 100 * p.dropped);
-  return fmt::format("step {:>5}/{}  loss {:.3f}{}{}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
-                     p.steps, p.loss, known("auxiliary", p.auxiliary_loss, 4), dropped,
-                     known("validation", p.validation_loss, 3), p.tokens_per_second, share,
-                     seconds / 60, seconds % 60);
+  const std::string line =
+      fmt::format("step {:>5}/{}  loss {:.3f}{}{}{}  {:.0f} tokens/s  {}  {}:{:02} left", p.step,
+                  p.steps, p.loss, known("auxiliary", p.auxiliary_loss, 4), dropped,
+                  known("validation", p.validation_loss, 3), p.tokens_per_second, share,
+                  seconds / 60, seconds % 60);
+  return p.phases.empty() ? line : line + "  " + p.phases;
 }
 
-Progress::Progress(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {
+Progress::Progress(std::FILE* out, std::int64_t every)
+    : out_(out), terminal_(isatty(fileno(out)) == 1), every_(every) {
   if (!started_processes()) return;
   const char* told = std::getenv(kTerminalColumns);
   terminal_ = told != nullptr;
@@ -38,10 +41,13 @@ Progress::Progress(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) ==
 
 void Progress::show(const ProgressLine& line, double now_seconds) {
   pending_ = to_string(line);
+  const bool ends = line.step == 1 || line.step == line.steps;
   const double seconds_between = terminal_ ? 0.1 : 5.0;
-  if (line.step > 1 && line.step < line.steps && now_seconds - shown_seconds_ < seconds_between)
-    return;
+  const bool due =
+      every_ > 0 ? line.step % every_ == 0 : now_seconds - shown_seconds_ >= seconds_between;
+  if (!ends && !due) return;
   print(pending_);
+  if (every_ > 0 && open_) std::fputs("\n", out_), open_ = false;
   pending_.clear();
   shown_seconds_ = now_seconds;
 }

@@ -17,7 +17,8 @@ struct ProgressLine {
   double utilisation;  // model FLOP/s over the machine's peak; above 1 no number is shown
   double seconds_left;
   double auxiliary_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: there is none
-  double dropped = 0;  // share of a router's choices, beside such a loss
+  double dropped = 0;       // share of a router's choices, beside such a loss
+  std::string phases = "";  // what the step's time went to; empty: it was not measured
 };
 
 std::string to_string(const ProgressLine& line);
@@ -31,9 +32,10 @@ class Progress {
   // A terminal or not: asked of the file; of a rank that is a process, of who has started it
   // (kTerminalColumns). mpirun gives rank 0 a terminal of its own, whatever its own output is.
   // What cannot be written, since the terminal is gone, say, is left for run_program() to tell.
-  explicit Progress(std::FILE* out);
-  // On a terminal the line is rewritten, at most ten times a second; elsewhere one is printed when
-  // five seconds have passed. The first and the last step are always shown.
+  // `every`: each so many steps a line is printed that stays. 0: on a terminal the line is
+  // rewritten, at most ten times a second; elsewhere one is printed when five seconds have passed.
+  // The first and the last step are always shown.
+  explicit Progress(std::FILE* out, std::int64_t every = 0);
   void show(const ProgressLine& line, double now_seconds);
   // Prints a line of its own.
   void tell(const std::string& line);
@@ -46,6 +48,7 @@ class Progress {
 
   std::FILE* out_;
   bool terminal_;
+  std::int64_t every_;
   std::size_t told_columns_ = 0;
   bool open_ = false;    // a line on the terminal waits for its end
   std::string pending_;  // the latest step, not shown yet

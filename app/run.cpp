@@ -62,7 +62,9 @@ Run::Run(const Rank& rank, const Options& options, const Task& task, const Check
       options_(options),
       task_(task),
       samples_(task.training(options.train)),
-      trainer_(rank, options.train, std::move(parts)),
+      phases_(rank),
+      trainer_(rank, options.train,
+               options.wall_clock ? phases_.around(std::move(parts)) : std::move(parts)),
       validation_(validation_batches(rank, trainer_.data_ranks(), options, task)),
       state_{.config = options.to_json(), .command = facts.command, .corpus_hash = task.hash()},
       facts_(facts),
@@ -178,6 +180,7 @@ StepRow Run::one_step() {
   host.reset_peaks();
   const Copied copied_before = rank_.device.copied();
   const SentMeter meter(rank_, trainer_);
+  if (options_.wall_clock) phases_.begin();
   const StepReport report = trainer_.step(*samples_);
   rank_.device.synchronize();  // a GPU returns from the update before it is done
   const double seconds = rank_.clock.now() - begin;
@@ -195,6 +198,7 @@ StepRow Run::one_step() {
     row.dropped = report.dropped;
     row.busiest = report.busiest;
   }
+  if (options_.wall_clock) row.phases = phases_.end();
   if (trainer_.scale()) {
     row.loss_scale = report.scale;
     row.skipped = report.skipped;
@@ -310,10 +314,10 @@ void Run::loop(Progress& progress) {
     if (row.evaluated() && !row.right.empty() && !last)
       progress.tell(fmt::format("step {}: validation loss {}", row.step,
                                 in_words(row.validation_loss) + in_words(row.right)));
-    progress.show(
-        {row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed, row.utilisation(),
-         elapsed / taken * static_cast<double>(steps - row.step), row.auxiliary_loss, row.dropped},
-        elapsed);
+    progress.show({row.step, steps, row.loss, validation_loss_, tokens * taken / elapsed,
+                   row.utilisation(), elapsed / taken * static_cast<double>(steps - row.step),
+                   row.auxiliary_loss, row.dropped, row.phases ? to_string(*row.phases) : ""},
+                  elapsed);
   }
 }
 
@@ -326,7 +330,7 @@ int Run::train() {
     return 0;
   }
   folder_ = broadcast_text(rank_.world, folder_, 0);  // comm: where traces go if it fails
-  Progress progress(stdout);
+  Progress progress(stdout, options_.print_every);
   try {
     loop(progress);
   } catch (...) {  // what there is so far is kept, if that is possible; the error goes on

@@ -16,6 +16,7 @@
 #include "app/progress.h"
 #include "app/report_data.h"
 #include "app/run_checkpoint.h"
+#include "app/step_phases.h"
 #include "app/task.h"
 
 namespace aisc {
@@ -74,7 +75,8 @@ class Run {
   const Options& options_;
   const Task& task_;
   const std::unique_ptr<const SampleSource>
-      samples_;  // a trainer's loader looks at them: before it
+      samples_;        // a trainer's loader looks at them: before it
+  StepPhases phases_;  // the trainer's hooks tell it
   Trainer trainer_;
   std::vector<Batch> validation_;
   RunState state_;

@@ -132,6 +132,9 @@ std::string to_json(const StepRow& row) {
     json["loss_scale"] = row.loss_scale;
     json["skipped"] = row.skipped;
   }
+  if (row.phases)
+    for (std::size_t i = 0; i < PhaseSeconds::kCount; ++i)
+      json["seconds_of"][kPhaseNames[i]] = row.phases->of[i];
   if (row.evaluated()) json["validation_loss"] = row.validation_loss;
   for (const auto& [what, share] : row.right) json["right"][what] = share;
   for (std::size_t p = 0; p < kPurposeCount; ++p)
@@ -153,6 +156,11 @@ StepRow step_row(const std::string& text, const std::string& name) {
   if (json.contains("flops_per_second"))
     row.flops_per_second = number(json, "flops_per_second", name);
   if (json.contains("peak_flops")) row.peak_flops = number(json, "peak_flops", name);
+  if (json.contains("seconds_of")) {
+    row.phases.emplace();
+    for (std::size_t i = 0; i < PhaseSeconds::kCount; ++i)
+      row.phases->of[i] = number(json["seconds_of"], kPhaseNames[i], name);
+  }
   if (json.contains("auxiliary_loss")) {
     row.auxiliary_loss = number(json, "auxiliary_loss", name);
     row.dropped = number(json, "dropped", name);

@@ -7,10 +7,12 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "app/phase_seconds.h"
 #include "common/core/device.h"
 
 namespace aisc {
@@ -28,6 +30,7 @@ struct StepRow {
   // Of a loss that was scaled (StepReport); NaN: it was not.
   double loss_scale = std::numeric_limits<double>::quiet_NaN();
   bool skipped = false;
+  std::optional<PhaseSeconds> phases = {};  // rank 0's, where they are measured
   double peak_flops = 0;  // of the machine, as far as it was known then; 0: not known
   double validation_loss = std::numeric_limits<double>::quiet_NaN();  // NaN: not evaluated
   Shares right = {};                                         // of held-out samples, where evaluated
