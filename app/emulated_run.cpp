@@ -115,8 +115,10 @@ EmulatedStep emulated(const EmulatedRun& run, const SampleSource& data) {
     result.communication_seconds = communication.under_way;
     result.exposed_seconds = communication.exposed;
     for (const ParameterStore* store : trainer.stores()) {
-      for (const Parameter* p : store->parameters())
-        result.parameters += p->init.drawn >= 0 ? p->init.drawn : p->shape.count();
+      for (const Parameter* p : store->parameters()) {  // of a table split over tp rank 0's rows
+        const std::int64_t all = p->shape.count();
+        result.parameters += p->init.drawn >= 0 ? std::min(p->init.drawn, all) : all;
+      }
       result.elements += store->layout().count();
     }
     result.product_flops = product_flops;
