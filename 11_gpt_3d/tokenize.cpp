@@ -1,11 +1,15 @@
 // tokenize: turns text into tokens, with a tokenizer learnt from it or a given one, and writes both
-// as files that training reads. See --help.
+// as files that training reads. Ranks, which are threads, divide the text. See --help.
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "app/tokenize_by_ranks.h"
+#include "common/comm/launch.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/flags/command_line.h"
@@ -15,6 +19,7 @@
 #include "common/data/tokens.h"
 #include "formats/documents.h"
 #include "formats/tokenizer.h"
+#include "formats/word_counts.h"
 
 namespace aisc {
 namespace {
@@ -23,10 +28,12 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSmallestVocabulary = 257;    // the bytes and the end of text
 constexpr std::int64_t kLargestVocabulary = 65'536;  // token files hold uint16
+constexpr int kMostRanks = 256;
 
 struct Options {
   std::string corpus, out, tokenizer;
   std::int64_t vocabulary = 4096;
+  int ranks = 1;
   bool special = false;
 };
 
@@ -47,6 +54,8 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& o) 
             "folder or file of an existing tokenizer, instead of learning one");
   line.given("--special", o.special,
              "read <|endoftext|> in texts as the token, as Hugging Face does, not as letters");
+  line.number("--ranks", o.ranks, 1, kMostRanks,
+              "that count words and encode a part each; the files are the same for any number");
   line.excludes("--tokenizer", {"--vocabulary"});
   return line.parse(argc, argv);
 }
@@ -64,10 +73,27 @@ std::string_view as_text(const std::vector<std::uint8_t>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Runs `body` on all ranks. Each waits for the slowest as long as that takes.
+void on_ranks(int ranks, const std::function<void(Communicator&)>& body) {
+  constexpr double kDay = 86'400;
+  launch({.ranks = ranks, .backend = LaunchOptions::Backend::Threads, .timeout_seconds = kDay},
+         [&](const Rank& rank) { body(rank.world); });
+}
+
+// Tokenizer::train(text), whose words the ranks count.
+Tokenizer learn(int ranks, std::string_view text, std::int64_t vocabulary) {
+  std::vector<WordCount> words;
+  on_ranks(ranks, [&](Communicator& world) {
+    std::vector<WordCount> counted = count_words(world, text);
+    if (world.rank() == 0) words = std::move(counted);
+  });
+  return Tokenizer::train(words, vocabulary);
+}
+
 Tokenizer make_tokenizer(const Options& options, const Corpus& corpus, const Clock& clock) {
   if (options.tokenizer.empty()) {
     const double begin = clock.now();
-    Tokenizer tokenizer = Tokenizer::train(as_text(corpus.training), options.vocabulary);
+    Tokenizer tokenizer = learn(options.ranks, as_text(corpus.training), options.vocabulary);
     const double seconds = clock.now() - begin;
     fmt::print("Learnt {} tokens from {:.2f} MB in {:.2f} s ({:.1f} MB/s)\n",
                tokenizer.vocabulary(), static_cast<double>(corpus.training.size()) / 1e6, seconds,
@@ -86,16 +112,20 @@ Tokenizer make_tokenizer(const Options& options, const Corpus& corpus, const Clo
 
 std::vector<std::uint16_t> encode(const Tokenizer& tokenizer, const std::string& what,
                                   const std::vector<std::uint8_t>& text,
-                                  const std::vector<std::int64_t>& seams, bool special,
+                                  const std::vector<std::int64_t>& seams, const Options& options,
                                   const Clock& clock) {
   const double begin = clock.now();
-  const std::vector<std::int32_t> ids = encode_documents(
-      tokenizer, as_text(text), seams, special ? SpecialTokens::AreRead : SpecialTokens::AreText);
+  const SpecialTokens special = options.special ? SpecialTokens::AreRead : SpecialTokens::AreText;
+  std::vector<std::uint16_t> ids;
+  on_ranks(options.ranks, [&](Communicator& world) {
+    auto all = encode_documents(world, tokenizer, as_text(text), seams, special);
+    if (world.rank() == 0) ids = std::move(all);
+  });
   const double seconds = clock.now() - begin;
   const auto bytes = static_cast<double>(text.size()), count = static_cast<double>(ids.size());
   fmt::print("{:<12}{:>12} bytes, {:>12} tokens, {:.2f} bytes per token, {:.2f} s ({:.1f} MB/s)\n",
              what + ":", text.size(), ids.size(), bytes / count, seconds, bytes / 1e6 / seconds);
-  return {ids.begin(), ids.end()};
+  return ids;
 }
 
 // Whole or not at all: what fails half-way, on a full disk say, is removed again.
@@ -129,9 +159,9 @@ int run(const Options& options) {
     fmt::print("{}\n", for_terminal(line));
   const Tokenizer tokenizer = make_tokenizer(options, corpus, clock);
   const auto training =
-      encode(tokenizer, "training", corpus.training, corpus.training_seams, options.special, clock);
-  const auto validation = encode(tokenizer, "validation", corpus.validation,
-                                 corpus.validation_seams, options.special, clock);
+      encode(tokenizer, "training", corpus.training, corpus.training_seams, options, clock);
+  const auto validation =
+      encode(tokenizer, "validation", corpus.validation, corpus.validation_seams, options, clock);
 
   write_folder(options.out, tokenizer, training, validation);
   fmt::print("Tokenizer, training.bin and validation.bin are in {}\n", options.out);

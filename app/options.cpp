@@ -9,6 +9,7 @@
 #include <iostream>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "app/deepspeed_config.h"
 #include "app/flag_files.h"
@@ -139,16 +140,16 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
-// Of --to-deepspeed-config. Returns the exit status.
-int write_deepspeed(const Options& o) {
+// Of --to-deepspeed-config. Returns what to say.
+std::string write_deepspeed(const Options& o) {
   const WrittenConfig config = to_deepspeed(o);
   write_file(o.to_deepspeed, config.json);
-  std::cout << for_terminal("Written: " + o.to_deepspeed) << "\n";
+  std::string said = for_terminal("Written: " + o.to_deepspeed) + "\n";
   if (!config.without.empty())
-    std::cout << for_terminal(fmt::format("DeepSpeed's configuration has no words for --{}",
-                                          fmt::join(config.without, ", --")))
-              << "\n";
-  return 0;
+    said += for_terminal(fmt::format("DeepSpeed's configuration has no words for --{}",
+                                     fmt::join(config.without, ", --"))) +
+            "\n";
+  return said;
 }
 
 }  // namespace
@@ -186,13 +187,14 @@ Options gpt_options() {
 
 namespace {
 
-void tell(const Options& o, const std::string& error, const std::string& more) {
-  std::cerr << o.program.name << ": " << for_terminal(error) << "\n"
-            << for_terminal(more) << "Run with --help for the flags.\n";
+ReadOptions refused(const Options& o, const std::string& error, const std::string& more) {
+  return {.exit_code = 2,
+          .error = o.program.name + ": " + for_terminal(error) + "\n" + for_terminal(more) +
+                   "Run with --help for the flags.\n"};
 }
 
-ParsedOptions parse_options(const FlagFiles& files, const std::string& earlier,
-                            const Options& defaults) {
+ReadOptions read_options(const FlagFiles& files, const std::string& earlier,
+                         const Options& defaults) {
   const int argc = files.argc();
   const char* const* argv = files.argv();
   CLI::App app(defaults.program.about);
@@ -233,7 +235,7 @@ ParsedOptions parse_options(const FlagFiles& files, const std::string& earlier,
     require_parts_of_text(o);
     require_threads(o, argc, argv);
     validate(o.sample);
-    if (is_first_look) return {o, 0};
+    if (is_first_look) return {o};
     require_parallel(o, here);
     TrainConfig known = o.train;  // what the tokenizer or the file of weights decides comes later
     if (known.model.vocabulary == 0) known.model.vocabulary = 1;
@@ -245,35 +247,40 @@ ParsedOptions parse_options(const FlagFiles& files, const std::string& earlier,
     if (!files.about().empty()) o.remarks.push_back(files.about());
     if (files.deepspeed()) append(o.remarks, files.deepspeed()->remarks());
     append(o.remarks, remarks_of(o, here));
-    if (!o.to_deepspeed.empty()) return {std::nullopt, write_deepspeed(o)};
+    if (!o.to_deepspeed.empty()) return {.out = write_deepspeed(o)};
   } catch (const CLI::ConfigError& e) {
-    std::cerr << config_refusal(app, o.program.name, e);
-    return {std::nullopt, 2};
+    return {.exit_code = 2, .error = config_refusal(app, o.program.name, e)};
   } catch (const CLI::ParseError& e) {
-    std::ostringstream said;  // may quote what was given
-    const int status = app.exit(e, std::cout, said);
-    std::cerr << for_terminal(said.str());
-    return {std::nullopt, status == 0 ? 0 : 2};
+    std::ostringstream help, said;  // the second may quote what was given
+    const int status = app.exit(e, help, said);
+    return {.exit_code = status == 0 ? 0 : 2, .out = help.str(), .error = for_terminal(said.str())};
   } catch (const Error& e) {
     const std::string resumed = earlier == "{}" ? "" : where_flags_come_from(o.resume) + "\n";
-    tell(o, e.what(), (files.deepspeed() ? files.deepspeed()->origins(e.what()) : "") + resumed);
-    return {std::nullopt, 2};
+    return refused(o, e.what(),
+                   (files.deepspeed() ? files.deepspeed()->origins(e.what()) : "") + resumed);
   }
-  return {o, 0};
+  return {o};
 }
 
 }  // namespace
 
-ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
-                            const Options& defaults) {
+ReadOptions read_options(int argc, const char* const* argv, const std::string& earlier,
+                         const Options& defaults) {
   std::optional<FlagFiles> files;
   try {
     files.emplace(argc, argv, defaults);
   } catch (const Error& e) {
-    tell(defaults, e.what(), "");
-    return {std::nullopt, 2};
+    return refused(defaults, e.what(), "");
   }
-  return parse_options(*files, earlier, defaults);
+  return read_options(*files, earlier, defaults);
+}
+
+ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
+                            const Options& defaults) {
+  ReadOptions read = read_options(argc, argv, earlier, defaults);
+  std::cout << read.out;
+  std::cerr << read.error;
+  return {std::move(read.options), read.exit_code};
 }
 
 }  // namespace aisc

@@ -159,16 +159,25 @@ std::set<std::string> flags_of_gpt();
 // Of its program.
 std::unique_ptr<const SampleSource> blank_samples(const Options& options);
 
-// Reads the command line (and the file of --config, whose values the command line overrides).
+// Reads the command line (and the file of --config, whose values the command line overrides, and
+// those of flag_files.h).
 // `earlier`: the config.json of a run that is resumed, which the command line overrides: flag by
 // flag, but those of the layout together (recorded_flags.h); what follows from others follows anew.
-// Prints
-// help or what is wrong by itself; then `options` is empty and the program ends with `exit_code`.
+// Without `options` the program ends with `exit_code`: `out` is help, `error` what is wrong, to be printed.
+struct ReadOptions {
+  std::optional<Options> options = {};
+  int exit_code = 0;
+  std::string out = {}, error = {};
+};
+// `defaults`: the program's, of who gives no flags.
+ReadOptions read_options(int argc, const char* const* argv, const std::string& earlier,
+                         const Options& defaults);
+
+// The same, printed.
 struct ParsedOptions {
   std::optional<Options> options;
   int exit_code = 0;
 };
-// `defaults`: the program's, of who gives no flags.
 ParsedOptions parse_options(int argc, const char* const* argv, const std::string& earlier,
                             const Options& defaults);
 

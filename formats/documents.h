@@ -1,4 +1,4 @@
-// Texts one after the other as tokens.
+// Texts one after the other as tokens, whole or in parts that ranks encode.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/core/range.h"
 #include "formats/tokenizer.h"
 
 namespace aisc {
@@ -21,5 +22,21 @@ enum class SpecialTokens {
 std::vector<std::int32_t> encode_documents(const Tokenizer& tokenizer, std::string_view text,
                                            std::span<const std::int64_t> seams,
                                            SpecialTokens special = SpecialTokens::AreText);
+
+// A part of such a text: bytes of it, and which of the seams lie there.
+struct DocumentPart {
+  Range bytes, seams;
+};
+
+// `text` in so many parts, of about equally many bytes, some of which may be empty. Encoded one by
+// one, their tokens behind one another are those of encode_documents, for any number of parts:
+// texts are cut at seams where the end of text stands there, else where is_border() holds. A text
+// without such a place is one part.
+std::vector<DocumentPart> divide_documents(const Tokenizer& tokenizer, std::string_view text,
+                                           std::span<const std::int64_t> seams,
+                                           SpecialTokens special, std::int64_t parts);
+std::vector<std::int32_t> encode_part(const Tokenizer& tokenizer, std::string_view text,
+                                      std::span<const std::int64_t> seams, SpecialTokens special,
+                                      const DocumentPart& part);
 
 }  // namespace aisc

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -96,6 +97,16 @@ std::size_t spaces(std::string_view text) {
   return end;
 }
 
+// The character that ends before byte `end` > 0. UTF-8 says by itself where a character begins: no
+// valid sequence has the first byte of another one inside, so one that ends here is the one that
+// reading from the text's beginning finds. Without one the last byte stands alone.
+Character character_before(std::string_view text, std::size_t end) {
+  for (std::size_t bytes = std::min<std::size_t>(end, 4); bytes > 1; --bytes)
+    if (const Character c = character_at(text.substr(0, end), end - bytes); c.bytes == bytes)
+      return c;
+  return character_at(text.substr(0, end), end - 1);
+}
+
 }  // namespace
 
 std::size_t first_word(std::string_view text) {
@@ -111,6 +122,20 @@ std::size_t first_word(std::string_view text) {
     end += c.bytes;
   }
   return end;
+}
+
+// Two neighbours of different kinds are in one word in two cases alone: a space before a run, and
+// the apostrophe before the letters of an English ending. Without these, a word ends between them.
+// Then the words before `at` do not ask what follows: a run ends there as it does at the end of a
+// text, and a last "'r" is not followed by the letter that would make it "'re". A space could ask,
+// but is not the last. The words behind `at` depend on nothing before them.
+// "it's 1: a" may be cut before "'s", " 1", ":" and " a". In the middle of a character both sides
+// are bytes that begin and end none: signs, which are of one kind.
+bool is_border(std::string_view text, std::size_t at) {
+  if (at == 0 || at >= text.size()) return true;
+  const Character before = character_before(text, at);
+  return before.kind != Kind::Space && text[at - 1] != '\'' &&
+         before.kind != character_at(text, at).kind;
 }
 
 }  // namespace aisc

@@ -17,4 +17,10 @@ namespace aisc {
 // than the word and the character after it.
 std::size_t first_word(std::string_view text);
 
+// Whether the words of `text` are those of text[0, at) and then those of text[at, end), however
+// they go on: a place at which ranks may cut. True at both ends; inside it holds before a character
+// of another kind (letter, number, space, sign) than the one before it, if that one is neither a
+// space nor an apostrophe. It is false at some ends of words, too: who asks takes the next place.
+bool is_border(std::string_view text, std::size_t at);
+
 }  // namespace aisc

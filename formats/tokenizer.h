@@ -15,6 +15,8 @@
 
 namespace aisc {
 
+struct WordCount;  // formats/word_counts.h
+
 class Tokenizer {
  public:
   // What GPT-2's end of a document is called.
@@ -41,6 +43,8 @@ class Tokenizer {
   // one with the smaller ids wins, as in Hugging Face's trainer. Throws Error: vocabulary < 257 or
   // > kLargestVocabulary, or more than the text has pairs for (it says how many it found).
   static Tokenizer train(std::string_view text, std::int64_t vocabulary);
+  // The same from the words of a text, which may have been counted in parts.
+  static Tokenizer train(std::span<const WordCount> words, std::int64_t vocabulary);
 
   // Writes tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, which `transformers`
   // and `tokenizers` open, into `folder`, which exists. Throws Error as write_file does.

@@ -14,8 +14,8 @@
 
 #include "common/core/error.h"
 #include "formats/byte_alphabet.h"
-#include "formats/pretokenize.h"
 #include "formats/tokenizer.h"
+#include "formats/word_counts.h"
 
 namespace aisc {
 namespace {
@@ -52,7 +52,7 @@ std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
 
 class Trainer {
  public:
-  Trainer(std::string_view text, const std::array<std::int32_t, 256>& byte_ids);
+  Trainer(std::span<const WordCount> words, const std::array<std::int32_t, 256>& byte_ids);
 
   // The most frequent pair, none if no word has two symbols left.
   std::optional<std::uint64_t> most_frequent();
@@ -73,15 +73,8 @@ class Trainer {
   std::priority_queue<PairCount, std::vector<PairCount>, IsLessUrgent> heap_;
 };
 
-Trainer::Trainer(std::string_view text, const std::array<std::int32_t, 256>& byte_ids) {
-  std::unordered_map<std::string_view, std::int64_t> counts;
-  std::vector<std::string_view> words;  // in the order of the text: the same on every machine
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, first_word(text));
-    text.remove_prefix(word.size());
-    if (counts[word]++ == 0) words.push_back(word);
-  }
-  for (const std::string_view word : words) add_word(word, counts[word], byte_ids);
+Trainer::Trainer(std::span<const WordCount> words, const std::array<std::int32_t, 256>& byte_ids) {
+  for (const auto& [word, count] : words) add_word(word, count, byte_ids);
   queue_born();
 }
 
@@ -158,6 +151,10 @@ void Trainer::merge(std::uint64_t pair, std::int32_t result) {
 }  // namespace
 
 Tokenizer Tokenizer::train(std::string_view text, std::int64_t vocabulary) {
+  return train(count_words(text), vocabulary);
+}
+
+Tokenizer Tokenizer::train(std::span<const WordCount> words, std::int64_t vocabulary) {
   constexpr std::int64_t kSmallest = 257;
   if (vocabulary < kSmallest || vocabulary > kLargestVocabulary)
     fail(
@@ -171,7 +168,7 @@ Tokenizer Tokenizer::train(std::string_view text, std::int64_t vocabulary) {
     tokens.emplace_back(1, static_cast<char>(byte));
   }
   std::vector<Merge> merges;
-  Trainer trainer(text, byte_ids);
+  Trainer trainer(words, byte_ids);
   while (static_cast<std::int64_t>(tokens.size()) + 1 < vocabulary) {
     const std::optional<std::uint64_t> pair = trainer.most_frequent();
     if (!pair)
