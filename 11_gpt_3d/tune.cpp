@@ -134,9 +134,15 @@ void print(const std::vector<TunedRun>& runs, const Options& common, int show) {
     fmt::print("{:>5}{:>12}{:>14.4g}{:>10.4g}{:>12}  {}\n", ++place, known(run.measured),
                run.seconds, run.bytes / 1e9, known(tokens / seconds), fmt::join(run.flags, " "));
   }
+  // Those that need too much are one reason, with the one that needs the least.
   std::map<std::string, std::vector<const TunedRun*>> why;
+  std::vector<const TunedRun*> large;
   for (const TunedRun& run : runs)
-    if (!run.dropped.empty()) why[run.dropped].push_back(&run);
+    if (!run.dropped.empty()) (run.bytes > 0 ? large : why[run.dropped]).push_back(&run);
+  std::sort(large.begin(), large.end(),
+            [](const TunedRun* a, const TunedRun* b) { return a->bytes < b->bytes; });
+  if (!large.empty())
+    why[large.size() > 1 ? "at least " + large[0]->dropped : large[0]->dropped] = large;
   if (!why.empty()) fmt::print("\ndropped:\n");
   for (const auto& [reason, all] : why)
     fmt::print("{}\n", for_terminal(fmt::format("{:>5}  {} ({})", all.size(), reason,
