@@ -1,21 +1,26 @@
 // train_digits: a small residual network learns digits, that the course draws or that IDX files
 // hold (MNIST, Fashion-MNIST), on one rank or on several that share each batch. The loop is written
-// out, in train(): what an engine does for one is best seen where there is none.
+// out in train(): what an engine does for one is best seen where there is none. The same loop over
+// an engine, which a file of DeepSpeed's configures, is train_by_engine() (docs/engine.md).
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "11_gpt_3d/initialize.h"
 #include "13_vision/digit_classifier.h"
 #include "13_vision/image_set.h"
 #include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/flags/program.h"
+#include "common/core/flags/terminal_text.h"
 #include "common/core/range.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/polite_waits.h"
@@ -37,6 +42,7 @@ struct Flags {
   std::int64_t width = 16, blocks = 3;
   double learning_rate = 4e-3;
   int ranks = 1, threads = 0;
+  std::string engine;  // a file of DeepSpeed's; empty: the loop that is written out
 };
 
 struct Data {
@@ -67,17 +73,28 @@ void write(const Data& data, const std::string& folder) {
 }
 
 // Of all test images the share that is recognised. Each rank looks at its part of them.
-double accuracy(const Rank& rank, const Model& model, const ImageSet& test) {
+double accuracy(const Rank& rank, const ImageSet& test,
+                const std::function<Tensor(const Tensor& images)>& logits_of) {
   const Range mine = share_of(test.count(), rank.world.rank(), rank.world.size());
+  const std::int64_t largest = share_of(test.count(), 0, rank.world.size()).count();
   std::int64_t right = 0;
-  for (std::int64_t begin = mine.begin; begin < mine.end; begin += kAtOnce) {
+  // As many batches on each rank, the last ones perhaps empty: weights may come from all of them.
+  for (std::int64_t from = 0; from < largest; from += kAtOnce) {
     std::vector<std::int64_t> which;
-    for (std::int64_t i = begin; i < std::min(begin + kAtOnce, mine.end); ++i) which.push_back(i);
+    for (std::int64_t i = mine.begin + from; i < std::min(mine.begin + from + kAtOnce, mine.end);
+         ++i)
+      which.push_back(i);
     const ImageBatch batch = test.batch(which, DType::F32, rank.device);
-    right += count_right(forward(model, batch.images), batch.labels);
+    right += count_right(logits_of(batch.images), batch.labels);
   }
   right = sum_of_all(rank.world, right);  // comm: 8 bytes a rank
   return static_cast<double>(right) / static_cast<double>(test.count());
+}
+
+void tell(const Rank& rank, double right, const Data& data) {
+  if (rank.world.rank() == 0)
+    fmt::print("{:.2f} % of {} held-out images are recognised, {:.1f} s\n", 100 * right,
+               data.test.count(), rank.clock.now());
 }
 
 ClassifierConfig config_of(const Flags& f, const ImageSet& train) {
@@ -120,10 +137,35 @@ void train(const Rank& rank, const Flags& f, const Data& data) {
     if (speaks) fmt::print("{:>6}{:>10.4f}{:>10.1f}\n", step, loss, rank.clock.now());
   }
 
-  const double right = accuracy(rank, model, data.test);
-  if (speaks)
-    fmt::print("{:.2f} % of {} held-out images are recognised, {:.1f} s\n", 100 * right,
-               data.test.count(), rank.clock.now());
+  tell(rank, accuracy(rank, data.test, [&](const Tensor& x) { return forward(model, x); }), data);
+}
+
+// The same by an engine: batches, rates, sums, clipping and the update are its configuration's.
+void train_by_engine(const Rank& rank, const Flags& f, const Data& data, const Options& options) {
+  const TrainConfig& config = options.train;
+  const auto engine =
+      initialize(rank, make_digit_classifier(rank, config_of(f, data.train), rank.world), options);
+  const std::int64_t part = config.batch / f.ranks / config.micro_batches;
+  for (std::int64_t step = 0; step < config.steps; ++step) {
+    double loss = 0;
+    for (std::int64_t m = 0; m < config.micro_batches; ++m) {
+      const std::int64_t first = (rank.world.rank() * config.micro_batches + m) * part;
+      const auto places = drawn_places(config.seed, step, first, part, data.train.count());
+      const ImageBatch batch = data.train.batch(places, config.model.dtype, rank.device);
+      loss += engine->forward({.tokens = batch.images.share(),
+                               .targets = batch.labels.share(),
+                               .terms = static_cast<double>(part)});
+      engine->backward();
+      engine->step();
+    }
+    if (step % std::max<std::int64_t>(1, config.steps / 10) != 0 && step + 1 != config.steps)
+      continue;
+    loss = sum_of_all(rank.world, loss) /  // comm: 8 bytes a rank
+           static_cast<double>(f.ranks * config.micro_batches);
+    if (rank.world.rank() == 0)
+      fmt::print("{:>6}{:>10.4f}{:>10.1f}\n", step, loss, rank.clock.now());
+  }
+  tell(rank, accuracy(rank, data.test, [&](const Tensor& x) { return engine->predict(x); }), data);
 }
 
 void run(const Flags& f) {
@@ -135,9 +177,19 @@ void run(const Flags& f) {
   const Data data = read_or_draw(f);
   if (!f.write.empty()) write(data, f.write);
   if (f.steps == 0) return;
+  Options engine;
+  if (!f.engine.empty()) {
+    engine = engine_options({"--deepspeed-config=" + f.engine, fmt::format("--steps={}", f.steps),
+                             fmt::format("--seed={}", f.seed)},
+                            f.ranks);
+    for (const std::string& remark : engine.remarks) fmt::print("{}\n", for_terminal(remark));
+  }
   launch({.ranks = f.ranks}, [&](const Rank& rank) {
     omp_set_num_threads(std::max(1, threads / f.ranks));
-    train(rank, f, data);
+    if (f.engine.empty())
+      train(rank, f, data);
+    else
+      train_by_engine(rank, f, data, engine);
   });
 }
 
@@ -159,6 +211,8 @@ void declare(CommandLine& line, Flags& f) {
   line.number("--threads", f.threads, 0, 4096, "of all ranks; 0: all cores");
   line.text("--norm", f.norm, "over a rank's images, those of all ranks, one image, or no norm",
             {"batch", "sync", "layer", "none"});
+  line.text("--deepspeed-config", f.engine,
+            "train by an engine, as this file says; batch and learning rate are then its own");
   line.number("--learning-rate", f.learning_rate, 1e-8, 10, "the largest");
   line.number("--width", f.width, 1, 1024, "channels of the first layer");
   line.number("--blocks", f.blocks, 1, 8, "residual blocks; all but the first halve the image");

@@ -163,7 +163,8 @@ std::unique_ptr<const SampleSource> blank_samples(const Options& options);
 // those of flag_files.h).
 // `earlier`: the config.json of a run that is resumed, which the command line overrides: flag by
 // flag, but those of the layout together (recorded_flags.h); what follows from others follows anew.
-// Without `options` the program ends with `exit_code`: `out` is help, `error` what is wrong, to be printed.
+// Without `options` the program ends with `exit_code`: `out` is help, `error` what is wrong, to be
+// printed.
 struct ReadOptions {
   std::optional<Options> options = {};
   int exit_code = 0;

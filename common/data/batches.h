@@ -15,7 +15,7 @@ namespace aisc {
 
 // B samples of T tokens. All of it is on one device, in I32; what a model does not need is empty.
 struct Batch {
-  Tensor tokens;         // (B, T)
+  Tensor tokens;         // (B, T); of a model of images these, (B, C, H, W), with `terms`
   Tensor targets;        // (B, T): of each place, -1 for none; or one for each of `picked`
   double terms = 0;      // how many targets the loss is a mean over; 0: as many as there are tokens
   Tensor lengths = {};   // (B): tokens from there on are padding
