@@ -81,6 +81,7 @@ double Engine::forward(const Batch& batch, double step_terms) {
     store_->clear_grads();
     reducer_->begin();
   }
+  for (Saved& saved : saved_) saved = {};  // of a forward that threw
   const double terms = batch.term_count();
   const auto parts = static_cast<double>(config_.micro_batches * rank_.world.size());
   const double all = step_terms > 0 ? step_terms : terms * parts;

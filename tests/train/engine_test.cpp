@@ -79,6 +79,20 @@ TEST(Engine, SaysWhatIsCalledOutOfOrder) {
                          {"found step, expected forward of micro-batch 2 of step 1"}));
 }
 
+TEST(Engine, GoesOnBehindABatchThatWasRefused) {
+  TestWorld world(DeviceKind::Cpu);
+  const TrainConfig config = small_config(DType::F64);
+  Engine engine(world.rank, make_gpt(world.rank, config.model), config);
+  const std::vector<std::uint8_t> text = words(500);
+  const BatchSampler data(text, config.model.context, 1);
+  Batch wrong = data.batch(world.rank.device, 0, 4);
+  wrong.targets = data.batch(world.rank.device, 0, 3).targets;
+  EXPECT_TRUE(error_says([&] { engine.forward(wrong); }, {""}));
+  engine.forward(data.batch(world.rank.device, 0, 4));
+  engine.backward();
+  EXPECT_TRUE(engine.step());
+}
+
 TEST(Engine, RefusesWhatItIsNotMadeFor) {
   TestWorld world(DeviceKind::Cpu);
   const auto make = [&](const TrainConfig& config, StepParts parts = {}) {
