@@ -166,7 +166,8 @@ WrittenConfig to_deepspeed(const Options& o) {
     const bool is_lost = !kSaid.contains(flag) && !kElsewhere.contains(flag);
     const bool has_word = flag != "optimizer" || !o.adafactor();
     const bool activations_stay = flag != "offload" || !o.offloads("activations");
-    if (is_lost || !has_word || !activations_stay) written.without.push_back(flag);
+    const bool has_type = flag != "precision" || !o.compression.f8;
+    if (is_lost || !has_word || !activations_stay || !has_type) written.without.push_back(flag);
   }
   return written;
 }

@@ -234,6 +234,8 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
   }
   const Options tensor = accepted({"--ranks", "2", "--tp", "2", "--optimizer", "adafactor"});
   EXPECT_EQ(to_deepspeed(tensor).without, (std::vector<std::string>{"optimizer", "tp"}));
+  EXPECT_EQ(to_deepspeed(accepted({"--precision", "f8"})).without,
+            std::vector<std::string>{"precision"});
 }
 
 }  // namespace
