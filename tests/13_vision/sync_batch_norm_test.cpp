@@ -27,16 +27,18 @@ constexpr std::int64_t kChannels = 3, kSide = 4;
 constexpr double kFarAway = 0.01;
 
 struct NormPass {
-  std::vector<double> y, dx, gradients, running;
+  std::vector<double> y, dx, gradients;
+  std::vector<double> running;  // the ranks' mean
 };
 
 // A norm's forward and backward of N images on so many ranks, gathered; its parameters' gradients
-// are summed, as data parallelism does. All ranks must have the same running statistics.
+// are summed, as data parallelism does. With SyncBN ranks must have the same running statistics.
 NormPass norm_on_ranks(int ranks, ImageNorm norm, std::int64_t N) {
   const std::int64_t pixels = kChannels * kSide * kSide;
   NormPass all{
       std::vector<double>(index(N * pixels)), std::vector<double>(index(N * pixels)), {}, {}};
   std::mutex mutex;
+  std::vector<double> first;  // running statistics of a rank
   launch(late(ranks), [&](const Rank& rank) {
     const ImageSize size{kChannels, kSide, kSide};
     const std::unique_ptr<Layer> layer = make_image_norm(rank, "norm", norm, size, rank.world);
@@ -70,10 +72,12 @@ NormPass norm_on_ranks(int ranks, ImageNorm norm, std::int64_t N) {
     std::vector<double> running = to_doubles(batch_norm->running_mean());
     for (const double variance : to_doubles(batch_norm->running_variance()))
       running.push_back(variance);
-    if (norm == ImageNorm::SyncBatch && !all.running.empty()) {
-      EXPECT_EQ(running, all.running) << "ranks differ";
+    if (norm == ImageNorm::SyncBatch && !first.empty()) {
+      EXPECT_EQ(running, first) << "ranks differ";
     }
-    all.running = std::move(running);
+    first = running;
+    all.running.resize(running.size());
+    for (std::size_t i = 0; i < running.size(); ++i) all.running[i] += running[i] / ranks;
   });
   return all;
 }
