@@ -19,13 +19,14 @@ struct PlacedWord {
 
 template <class T>
 std::string to_bytes(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+  const auto* bytes = reinterpret_cast<const char*>(values.data());
+  return values.empty() ? "" : std::string(bytes, values.size() * sizeof(T));
 }
 
 template <class T>
 std::vector<T> from_bytes(const std::string& bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
   return values;
 }
 
