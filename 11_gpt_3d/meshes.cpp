@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "11_gpt_3d/mesh_choices.h"
-#include "11_gpt_3d/step_of.h"
-#include "app/emulated_run.h"
+#include "11_gpt_3d/tuner.h"
 #include "common/core/error.h"
 #include "common/core/flags/program.h"
+#include "common/model/stage_replicas.h"
 
 namespace aisc {
 namespace {
@@ -103,46 +103,18 @@ double step_flops(const Search& search) {
           Recompute::parse(search.recompute).repeated_flops_per_token(search.model, s));
 }
 
-struct Step {
-  double seconds, exposed;
-  std::int64_t bytes;
-};
-
-Step run_step(const Search& search, const Machine& machine, const Candidate& c,
-              std::int64_t micro_batches) {
-  const Options options = options_of(search, c, micro_batches);
-  const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(search.model.context) * 4);
-  const EmulatedStep step = emulate({.config = options.train,
-                                     .machine = machine,
-                                     .ranks = search.ranks,
-                                     .meta = true,
-                                     .steps = 1,
-                                     .parts = step_of(options),
-                                     .most_run = 1},
-                                    zeros);
-  return {step.seconds, step.exposed_seconds, step.most_bytes};
-}
-
 // Null: it does not fit.
 Json measured(const Search& search, const Machine& machine, const Candidate& c) {
   const std::int64_t micro_batches = search.batch / c.dp / c.samples;
-  Machine roomy = machine;
-  roomy.capacity = 0;
-  const std::int64_t few = search.turns > 0 ? search.turns * c.pp : micro_batches;
-  Step step = run_step(search, roomy, c, std::min(few, micro_batches));
-  if (machine.capacity > 0 && static_cast<double>(step.bytes) > machine.capacity) return {};
-  if (micro_batches > few) {
-    const Step fewer = run_step(search, roomy, c, few - c.pp);
-    const double more = static_cast<double>(micro_batches - few) / c.pp;
-    step.seconds += more * (step.seconds - fewer.seconds);
-    step.exposed += more * (step.exposed - fewer.exposed);
-  }
+  const PredictedStep step =
+      predicted_step(options_of(search, c, micro_batches), search.machine, search.turns);
+  if (machine.capacity > 0 && step.bytes > machine.capacity) return {};
   return {{"tp", c.tp},
           {"pp", c.pp},
           {"dp", c.dp},
           {"micro_batch", c.samples},
           {"chunks", c.chunks},
-          {"bytes", step.bytes},
+          {"bytes", static_cast<std::int64_t>(step.bytes)},
           {"seconds", step.seconds},
           {"exposed", step.exposed},
           {"flops", step_flops(search) / step.seconds / search.ranks}};
