@@ -179,9 +179,10 @@ void run(const Flags& f) {
   if (f.steps == 0) return;
   Options engine;
   if (!f.engine.empty()) {
-    engine = engine_options({"--deepspeed-config=" + f.engine, fmt::format("--steps={}", f.steps),
-                             fmt::format("--seed={}", f.seed)},
-                            f.ranks);
+    Options defaults = gpt_options();
+    defaults.train.steps = f.steps;  // where the file has no total_num_steps
+    engine = engine_options({"--deepspeed-config=" + f.engine, fmt::format("--seed={}", f.seed)},
+                            f.ranks, defaults);
     for (const std::string& remark : engine.remarks) fmt::print("{}\n", for_terminal(remark));
   }
   launch({.ranks = f.ranks}, [&](const Rank& rank) {
@@ -211,8 +212,10 @@ void declare(CommandLine& line, Flags& f) {
   line.number("--threads", f.threads, 0, 4096, "of all ranks; 0: all cores");
   line.text("--norm", f.norm, "over a rank's images, those of all ranks, one image, or no norm",
             {"batch", "sync", "layer", "none"});
-  line.text("--deepspeed-config", f.engine,
-            "train by an engine, as this file says; batch and learning rate are then its own");
+  line.text(
+      "--deepspeed-config", f.engine,
+      "train by an engine, as this file says; batch, learning rate and total_num_steps are then "
+      "its own");
   line.number("--learning-rate", f.learning_rate, 1e-8, 10, "the largest");
   line.number("--width", f.width, 1, 1024, "channels of the first layer");
   line.number("--blocks", f.blocks, 1, 8, "residual blocks; all but the first halve the image");

@@ -7,11 +7,12 @@
 
 namespace aisc {
 
-Options engine_options(const std::vector<std::string>& flags, int ranks) {
+Options engine_options(const std::vector<std::string>& flags, int ranks, const Options& defaults) {
   const std::string count = "--ranks=" + std::to_string(ranks);
   std::vector<const char*> words{"engine", count.c_str()};
   for (const std::string& flag : flags) words.push_back(flag.c_str());
-  const ParsedOptions parsed = parse_options(static_cast<int>(words.size()), words.data());
+  const ParsedOptions parsed =
+      parse_options(static_cast<int>(words.size()), words.data(), "{}", defaults);
   if (!parsed.options) fail("engine: these flags are refused");
   return *parsed.options;
 }
