@@ -8,7 +8,7 @@
 #include "12_encoders/bert_head.h"
 #include "12_encoders/bert_rows.h"
 #include "common/comm/launch.h"
-#include "tests/12_encoders/bert_layer_check.h"
+#include "tests/nn/layer_check.h"
 #include "tests/support/error_says.h"
 #include "tests/support/numbers.h"
 

@@ -13,8 +13,8 @@
 
 #include "12_encoders/bert.h"
 #include "12_encoders/more/fine_tuned.h"
-#include "tests/12_encoders/bert_layer_check.h"
 #include "tests/12_encoders/some_labels.h"
+#include "tests/nn/layer_check.h"
 #include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
 #include "tests/support/numbers.h"

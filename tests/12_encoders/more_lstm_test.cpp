@@ -8,7 +8,7 @@
 
 #include "12_encoders/more/lstm_pair.h"
 #include "common/model/emulated_device.h"
-#include "tests/12_encoders/bert_layer_check.h"
+#include "tests/nn/layer_check.h"
 #include "tests/support/error_says.h"
 #include "tests/support/numbers.h"
 

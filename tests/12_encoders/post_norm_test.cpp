@@ -10,7 +10,7 @@
 #include "common/nn/layer_norm.h"
 #include "common/nn/linear.h"
 #include "common/nn/sequence.h"
-#include "tests/12_encoders/bert_layer_check.h"
+#include "tests/nn/layer_check.h"
 #include "tests/support/numbers.h"
 
 namespace aisc {

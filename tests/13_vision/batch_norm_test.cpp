@@ -7,6 +7,7 @@
 
 #include "13_vision/image_norm.h"
 #include "tests/13_vision/layer_check.h"
+#include "tests/nn/layer_check.h"
 #include "tests/support/drawn.h"
 #include "tests/support/message_of.h"
 #include "tests/support/numbers.h"
@@ -102,7 +103,7 @@ TEST(BatchNorm, GradientsAreSlopesInTrainingAndOutside) {
     TestWorld world;
     BatchNorm layer(world.rank, "norm", 3, {});
     ops::fill(layer.running_variance(), 1.7);
-    check_image_layer(world, layer, {4, 3, 2, 3}, {.training = training});
+    check_layer_gradients(world, layer, {4, 3, 2, 3}, {.training = training});
   }
 }
 
@@ -137,7 +138,7 @@ TEST(WholeImageNorm, NormalisesEachImageByItself) {
   const double one = 1 / std::sqrt(1 + kEpsilon), four = 4 / std::sqrt(16 + kEpsilon);
   EXPECT_TRUE(numbers_are("y", layer.forward(x.share(), nothing, {}),
                           {-one, -one, one, one, -four, four, -four, four}));
-  check_image_layer(world, layer, {3, 2, 1, 2});
+  check_layer_gradients(world, layer, {3, 2, 1, 2});
 }
 
 }  // namespace

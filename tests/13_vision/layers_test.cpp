@@ -10,6 +10,7 @@
 #include "13_vision/pooling.h"
 #include "13_vision/residual_block.h"
 #include "tests/13_vision/layer_check.h"
+#include "tests/nn/layer_check.h"
 #include "tests/support/drawn.h"
 #include "tests/support/message_of.h"
 #include "tests/support/numbers.h"
@@ -97,7 +98,7 @@ TEST(ConvolutionLayer, GradientsAreSlopes) {
   TestWorld world;
   for (const std::int64_t stride : {1, 2}) {
     ConvolutionLayer layer(world.rank, "conv", {.in = 2, .out = 3, .size = 3, .stride = stride});
-    check_image_layer(world, layer, {2, 2, 5, 4});
+    check_layer_gradients(world, layer, {2, 2, 5, 4});
   }
 }
 
@@ -193,7 +194,7 @@ TEST(ResidualBlock, GradientsAreSlopesForEachNormAndShortcut) {
       EXPECT_EQ(block.has_shortcut(), stride == 2);
       EXPECT_EQ(images.height, stride == 1 ? 5 : 3);
       EXPECT_EQ(images.width, stride == 1 ? 4 : 2);
-      check_image_layer(world, block, {2, 2, 5, 4});
+      check_layer_gradients(world, block, {2, 2, 5, 4});
     }
 }
 

@@ -14,7 +14,7 @@ namespace aisc {
 // layer's output, so dy is the weights. x and dy are held by others, too, and must stay as they
 // are.
 inline void check_layer_gradients(TestWorld& world, Layer& layer, const Shape& input,
-                                  const Pass& pass) {
+                                  const Pass& pass = {}) {
   ParameterStore store(world.device, {{"layer", layer.parameters()}},
                        {.value_dtype = DType::F64, .grad_dtype = DType::F64});
   for (const Parameter* p : store.parameters())
