@@ -14,15 +14,20 @@ struct ClassifierConfig {
   std::int64_t width = 16;  // channels behind the first layer; each block but the first doubles
   std::int64_t blocks = 3;
   ImageNorm norm = ImageNorm::SyncBatch;
+  std::int64_t experts = 0;  // that look at the last feature map (expert_head.h); 0: none
 };
+// Throws Error for images of less than 2 x 2, and for sizes below 1.
+void require_classifier(const ClassifierConfig& config);
 
 // Layers of a Model, in this order: filters 3 x 3 and their ReLU, max pooling of 2 x 2, so many
-// residual blocks, of which all but the first halve rows and columns, the mean of each channel, and
-// a linear layer with a logit a class. Images (N, C, H, W) become logits (N, classes); the loss is
-// the cross-entropy to labels (N) I32. Parameters are bound by a ParameterStore, as a GPT's are.
+// residual blocks, of which all but the first halve rows and columns and double the channels, where
+// there are any the experts, the mean of each channel, and a linear layer with a logit a class,
+// whose weights are drawn N(0, 1 / channels). Images (N, C, H, W) become logits (N, classes); the
+// loss is the cross-entropy to labels (N) I32. Parameters are bound by a ParameterStore, as a GPT's
+// are.
 //
-// `batch` are the ranks that share a batch, for ImageNorm::SyncBatch; the model does not outlive
-// them. Throws Error for images of less than 2 x 2, and for sizes below 1.
+// `batch` are the ranks that share a batch, for ImageNorm::SyncBatch, and that together have the
+// experts; the model does not outlive them. Throws Error as require_classifier() and ExpertHead do.
 Model make_digit_classifier(const Rank& rank, const ClassifierConfig& config, Communicator& batch);
 
 // Of logits (N, V) F32 or F64 on the host and labels (N): in how many rows the largest logit is the

@@ -1,12 +1,11 @@
 // train_digits: a small residual network learns digits, that the course draws or that IDX files
-// hold (MNIST, Fashion-MNIST), on one rank or on several that share each batch. The loop is written
-// out in train(): what an engine does for one is best seen where there is none. The same loop over
-// an engine, which a file of DeepSpeed's configures, is train_by_engine() (docs/engine.md).
+// hold (MNIST, Fashion-MNIST): the loop that is written out (digit_training.h), on ranks that share
+// each batch, in stages, with experts; or an engine, which a file of DeepSpeed's configures, and
+// whose quickest form --tune finds.
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,40 +13,40 @@
 #include <vector>
 
 #include "11_gpt_3d/initialize.h"
-#include "13_vision/digit_classifier.h"
-#include "13_vision/image_set.h"
+#include "13_vision/digit_training.h"
+#include "13_vision/engine_choices.h"
 #include "common/comm/host_values.h"
 #include "common/comm/launch.h"
 #include "common/core/error.h"
 #include "common/core/flags/program.h"
 #include "common/core/flags/terminal_text.h"
-#include "common/core/range.h"
+#include "common/core/system/files.h"
 #include "common/core/system/machine.h"
 #include "common/core/system/polite_waits.h"
-#include "common/nn/driver.h"
 #include "common/nn/parameter_store.h"
-#include "common/optim/optimizer.h"
-#include "common/optim/schedule.h"
 
 namespace aisc {
 namespace {
 
 // Held-out digits are of the same endless set, far behind those to learn from.
 constexpr std::int64_t kHeldOut = std::int64_t{1} << 40;
-constexpr std::int64_t kAtOnce = 100;  // images of an evaluation
+constexpr std::int64_t kTunedSteps = 8;  // of each form of an engine, in the mean
 
 struct Flags {
   std::string images, labels, test_images, test_labels, write, norm = "sync";
   std::int64_t steps = 300, batch = 64, drawn = 20'000, test = 4'000, seed = 1;
   std::int64_t width = 16, blocks = 3;
   double learning_rate = 4e-3;
-  int ranks = 1, threads = 0;
-  std::string engine;  // a file of DeepSpeed's; empty: the loop that is written out
+  std::int64_t micro_batches = 1, experts = 0;
+  int ranks = 1, threads = 0, stages = 1;
+  std::string schedule = "1f1b";
+  // Files of DeepSpeed's: to read, to write; empty: the loop that is written out.
+  std::string engine, to_engine;
+  bool tune = false;
+  double memory_mb = 1000;
 };
 
-struct Data {
-  ImageSet train, test;
-};
+using Data = DigitData;
 
 Data read_or_draw(const Flags& f) {
   const auto seed = static_cast<std::uint64_t>(f.seed);
@@ -72,31 +71,6 @@ void write(const Data& data, const std::string& folder) {
   write_idx(folder + "/t10k-labels-idx1-ubyte", data.test.labels());
 }
 
-// Of all test images the share that is recognised. Each rank looks at its part of them.
-double accuracy(const Rank& rank, const ImageSet& test,
-                const std::function<Tensor(const Tensor& images)>& logits_of) {
-  const Range mine = share_of(test.count(), rank.world.rank(), rank.world.size());
-  const std::int64_t largest = share_of(test.count(), 0, rank.world.size()).count();
-  std::int64_t right = 0;
-  // As many batches on each rank, the last ones perhaps empty: weights may come from all of them.
-  for (std::int64_t from = 0; from < largest; from += kAtOnce) {
-    std::vector<std::int64_t> which;
-    for (std::int64_t i = mine.begin + from; i < std::min(mine.begin + from + kAtOnce, mine.end);
-         ++i)
-      which.push_back(i);
-    const ImageBatch batch = test.batch(which, DType::F32, rank.device);
-    right += count_right(logits_of(batch.images), batch.labels);
-  }
-  right = sum_of_all(rank.world, right);  // comm: 8 bytes a rank
-  return static_cast<double>(right) / static_cast<double>(test.count());
-}
-
-void tell(const Rank& rank, double right, const Data& data) {
-  if (rank.world.rank() == 0)
-    fmt::print("{:.2f} % of {} held-out images are recognised, {:.1f} s\n", 100 * right,
-               data.test.count(), rank.clock.now());
-}
-
 ClassifierConfig config_of(const Flags& f, const ImageSet& train) {
   const std::map<std::string, ImageNorm> norms{{"none", ImageNorm::None},
                                                {"batch", ImageNorm::Batch},
@@ -106,91 +80,184 @@ ClassifierConfig config_of(const Flags& f, const ImageSet& train) {
           .classes = train.classes(),
           .width = f.width,
           .blocks = f.blocks,
-          .norm = norms.at(f.norm)};
+          .norm = norms.at(f.norm),
+          .experts = f.experts};
 }
 
-void train(const Rank& rank, const Flags& f, const Data& data) {
-  const auto seed = static_cast<std::uint64_t>(f.seed);
-  const Model model = make_digit_classifier(rank, config_of(f, data.train), rank.world);
-  ParameterStore store(rank.device, make_units(model), {});
-  store.initialize(seed);
-  AdamW optimizer(slices_of(store.parameters()), {.beta2 = 0.99, .weight_decay = 0.01});
-  const CosineSchedule rate{
-      .peak = f.learning_rate, .warmup_steps = f.steps / 20, .total_steps = f.steps};
-  const Range mine = share_of(f.batch, rank.world.rank(), rank.world.size());
-  const bool speaks = rank.world.rank() == 0;
-  if (speaks)
-    fmt::print("{} weights\n{:>6}{:>10}{:>10}\n", store.parameter_count(), "step", "loss",
-               "seconds");
-
-  for (std::int64_t step = 0; step < f.steps; ++step) {
-    const auto places = drawn_places(seed, step, mine.begin, mine.count(), data.train.count());
-    const ImageBatch batch = data.train.batch(places, DType::F32, rank.device);
-    store.clear_grads();
-    double loss =
-        forward_backward(model, batch.images, batch.labels, {}, 1 / static_cast<double>(f.batch));
-    rank.world.all_reduce(store.grads()).wait();  // comm: every gradient, once a step
-    optimizer.step({.learning_rate = rate.at(step)});
-
-    if (step % std::max<std::int64_t>(1, f.steps / 10) != 0 && step + 1 != f.steps) continue;
-    loss = sum_of_all(rank.world, loss) / static_cast<double>(f.batch);  // comm: 8 bytes a rank
-    if (speaks) fmt::print("{:>6}{:>10.4f}{:>10.1f}\n", step, loss, rank.clock.now());
-  }
-
-  tell(rank, accuracy(rank, data.test, [&](const Tensor& x) { return forward(model, x); }), data);
+EngineSettings settings_of(const Flags& f) {
+  return {.batch = f.batch,
+          .micro_batches = f.micro_batches,
+          .ranks = f.ranks,
+          .steps = f.steps,
+          .warmup_steps = f.steps / 20,
+          .learning_rate = f.learning_rate};
 }
 
-// The same by an engine: batches, rates, sums, clipping and the update are its configuration's.
-void train_by_engine(const Rank& rank, const Flags& f, const Data& data, const Options& options) {
-  const TrainConfig& config = options.train;
-  const auto engine =
-      initialize(rank, make_digit_classifier(rank, config_of(f, data.train), rank.world), options);
-  const std::int64_t part = config.batch / f.ranks / config.micro_batches;
-  for (std::int64_t step = 0; step < config.steps; ++step) {
-    double loss = 0;
-    for (std::int64_t m = 0; m < config.micro_batches; ++m) {
-      const std::int64_t first = (rank.world.rank() * config.micro_batches + m) * part;
-      const auto places = drawn_places(config.seed, step, first, part, data.train.count());
-      const ImageBatch batch = data.train.batch(places, config.model.dtype, rank.device);
-      loss += engine->forward({.tokens = batch.images.share(),
-                               .targets = batch.labels.share(),
-                               .terms = static_cast<double>(part)});
-      engine->backward();
-      engine->step();
-    }
-    if (step % std::max<std::int64_t>(1, config.steps / 10) != 0 && step + 1 != config.steps)
-      continue;
-    loss = sum_of_all(rank.world, loss) /  // comm: 8 bytes a rank
-           static_cast<double>(f.ranks * config.micro_batches);
+// ---- what is said -------------------------------------------------------------------------------
+
+TellStep table_of(const Rank& rank) {
+  if (rank.world.rank() == 0) fmt::print("{:>6}{:>10}{:>10}\n", "step", "loss", "seconds");
+  return [&rank](std::int64_t step, double loss) {
     if (rank.world.rank() == 0)
       fmt::print("{:>6}{:>10.4f}{:>10.1f}\n", step, loss, rank.clock.now());
+  };
+}
+
+void tell(const Rank& rank, const DigitsLearnt& learnt, const Data& data) {
+  if (rank.world.rank() != 0) return;
+  fmt::print("{:.2f} % of {} held-out images are recognised, {:.1f} s, {} weights\n",
+             100 * learnt.right, data.test.count(), rank.clock.now(), learnt.parameters);
+  std::int64_t all = 0;
+  for (const std::int64_t places : learnt.load) all += places;
+  constexpr double kBar = 50;  // characters of all places
+  for (std::size_t e = 0; e < learnt.load.size(); ++e) {
+    const double share = static_cast<double>(learnt.load[e]) / static_cast<double>(all);
+    fmt::print("expert {:<3}{:>6.1f} % of the places  {}\n", e, 100 * share,
+               std::string(static_cast<std::size_t>(kBar * share + 0.5), '#'));
   }
-  tell(rank, accuracy(rank, data.test, [&](const Tensor& x) { return engine->predict(x); }), data);
+}
+
+// Which layers each stage has, and what one image brings it.
+void tell_stages(const ClassifierConfig& config, int stages) {
+  const std::vector<LayerSize> layers = layer_sizes(config);
+  double all = 0;
+  for (const LayerSize& layer : layers) all += layer.flops;
+  fmt::print("{:>6}{:>10}{:>22}  layers\n", "stage", "FLOPs", "takes of an image");
+  int number = 0;
+  for (const LayerRange& stage : best_cut(layers, stages)) {
+    double flops = 0;
+    std::string names;
+    for (std::size_t i = stage.begin; i < stage.end; ++i) {
+      flops += layers[i].flops;
+      names += " " + layers[i].name;
+    }
+    fmt::print("{:>6}{:>8.1f} %{:>22} {}\n", number++, 100 * flops / all,
+               layers[stage.begin].input.to_string(), names);
+  }
+}
+
+// ---- engines ------------------------------------------------------------------------------------
+
+Options options_of(std::vector<std::string> flags, const Flags& f) {
+  Options defaults = gpt_options();
+  defaults.train.steps = f.steps;  // where a file has no total_num_steps
+  flags.push_back(fmt::format("--seed={}", f.seed));
+  return engine_options(flags, f.ranks, defaults);
+}
+
+DigitsLearnt train_by_engine(const Rank& rank, const Flags& f, const Data& data,
+                             const Options& options) {
+  const auto engine =
+      initialize(rank, make_digit_classifier(rank, config_of(f, data.train), rank.world), options);
+  const EngineSettings settings{.batch = options.train.batch,
+                                .micro_batches = options.train.micro_batches,
+                                .ranks = f.ranks,
+                                .steps = options.train.steps};
+  return train_digits(rank, *engine, settings, options.train.seed, data, table_of(rank));
+}
+
+// Seconds of a step of such an engine, the slowest rank's, so that all ranks hear the same.
+double seconds_of(const Rank& rank, const Flags& f, const Data& data, const Options& options,
+                  std::int64_t steps) {
+  const auto engine =
+      initialize(rank, make_digit_classifier(rank, config_of(f, data.train), rank.world), options);
+  const std::int64_t part = options.train.batch / f.ranks / options.train.micro_batches;
+  const auto read = [&](std::int64_t m) {
+    return data.train.batch(drawn_places(options.train.seed, 0, m * part, part, data.train.count()),
+                            DType::F32, rank.device);
+  };
+  engine_step(*engine, options.train.micro_batches, read);  // fills caches
+  rank.world.barrier();
+  const double begin = rank.clock.now();
+  for (std::int64_t step = 0; step < steps; ++step)
+    engine_step(*engine, options.train.micro_batches, read);
+  const double seconds = (rank.clock.now() - begin) / static_cast<double>(steps);
+  return sum_of_all(rank.world, seconds, ReduceOp::Max);
+}
+
+// What there is to choose from, and an engine's options of each; before ranks begin.
+EngineSpace space_of(const Flags& f, const Data& data) {
+  EngineSpace space{.batch = f.batch, .ranks = f.ranks, .limit = f.memory_mb * 1e6};
+  launch({.ranks = 1, .bind = false}, [&](const Rank& rank) {
+    const Model model = make_digit_classifier(rank, config_of(f, data.train), rank.world);
+    ParameterStore store(rank.device, make_units(model), {.gradients = false});
+    store.initialize(1);
+    space.parameters = store.parameter_count();
+    const std::vector<std::int64_t> two{0, 1};
+    space.image_bytes = saved_bytes(model, data.train.batch(two, DType::F32, rank.device).images);
+  });
+  return space;
+}
+
+std::vector<EngineChoice> tune(const Flags& f, const Data& data, int threads) {
+  std::vector<EngineChoice> choices = engine_choices(space_of(f, data));
+  std::map<std::pair<int, std::int64_t>, Options> options;
+  for (const EngineChoice& choice : choices)
+    if (choice.dropped.empty())
+      options[{choice.zero, choice.micro_batches}] =
+          options_of({fmt::format("--batch={}", f.batch), fmt::format("--zero={}", choice.zero),
+                      fmt::format("--micro-batches={}", choice.micro_batches)},
+                     f);
+  std::vector<EngineChoice> sorted;
+  launch({.ranks = f.ranks}, [&](const Rank& rank) {
+    omp_set_num_threads(std::max(1, threads / f.ranks));
+    const auto seconds = [&](const EngineChoice& choice, std::int64_t steps) {
+      return seconds_of(rank, f, data, options.at({choice.zero, choice.micro_batches}), steps);
+    };
+    std::vector<EngineChoice> found = measured(choices, kTunedSteps, seconds);
+    if (rank.world.rank() == 0) sorted = std::move(found);
+  });
+  return sorted;
+}
+
+void print(const std::vector<EngineChoice>& choices) {
+  fmt::print("{:>5}{:>15}{:>10}{:>12}\n", "zero", "micro-batches", "MB", "ms a step");
+  for (const EngineChoice& choice : choices)
+    fmt::print("{:>5}{:>15}{:>10.2f}{:>12}\n", choice.zero, choice.micro_batches,
+               choice.bytes / 1e6,
+               choice.dropped.empty() ? fmt::format("{:.1f}", 1e3 * choice.seconds)
+                                      : "  " + choice.dropped);
+}
+
+void require_alone(const Flags& f) {
+  const bool by_engine = !f.engine.empty() || !f.to_engine.empty() || f.tune;
+  if (by_engine && (f.stages > 1 || f.experts > 0))
+    fail(
+        "--stages and --experts divide the model over ranks: expected them without an engine "
+        "(--deepspeed-config, --to-deepspeed-config, --tune), which has all of it on each");
 }
 
 void run(const Flags& f) {
-  if (f.batch < f.ranks)
-    fail(fmt::format("--batch {}: expected {} or more, one a rank", f.batch, f.ranks));
+  require_alone(f);
   const int threads = f.threads == 0 ? available_cores() : f.threads;
   omp_set_num_threads(threads);
   const PoliteWaits waits(std::max(threads, f.ranks));
   const Data data = read_or_draw(f);
   if (!f.write.empty()) write(data, f.write);
+  if (f.tune) return print(tune(f, data, threads));
   if (f.steps == 0) return;
+  const ClassifierConfig config = config_of(f, data.train);
+  if (f.stages > 1) tell_stages(config, f.stages);
+  std::string file = f.engine;
+  if (!f.to_engine.empty()) write_file(file = f.to_engine, engine_file(settings_of(f)));
   Options engine;
-  if (!f.engine.empty()) {
-    Options defaults = gpt_options();
-    defaults.train.steps = f.steps;  // where the file has no total_num_steps
-    engine = engine_options({"--deepspeed-config=" + f.engine, fmt::format("--seed={}", f.seed)},
-                            f.ranks, defaults);
+  if (!file.empty()) {
+    engine = options_of({"--deepspeed-config=" + file}, f);
     for (const std::string& remark : engine.remarks) fmt::print("{}\n", for_terminal(remark));
   }
+  const DigitSteps steps{.steps = f.steps,
+                         .batch = f.batch,
+                         .micro_batches = f.micro_batches,
+                         .stages = f.stages,
+                         .schedule = f.schedule,
+                         .learning_rate = f.learning_rate,
+                         .seed = static_cast<std::uint64_t>(f.seed)};
   launch({.ranks = f.ranks}, [&](const Rank& rank) {
     omp_set_num_threads(std::max(1, threads / f.ranks));
-    if (f.engine.empty())
-      train(rank, f, data);
-    else
-      train_by_engine(rank, f, data, engine);
+    tell(rank,
+         file.empty() ? train_digits(rank, config, steps, data, table_of(rank))
+                      : train_by_engine(rank, f, data, engine),
+         data);
   });
 }
 
@@ -216,6 +283,19 @@ void declare(CommandLine& line, Flags& f) {
       "--deepspeed-config", f.engine,
       "train by an engine, as this file says; batch, learning rate and total_num_steps are then "
       "its own");
+  line.text("--to-deepspeed-config", f.to_engine,
+            "write what these flags say as such a file, and train by it");
+  line.excludes("--to-deepspeed-config", {"--deepspeed-config"});
+  line.number("--micro-batches", f.micro_batches, 1, 65536, "of each rank's part of a batch");
+  line.number("--stages", f.stages, 1, 64, "of a pipeline; the ranks are a multiple");
+  line.text("--schedule", f.schedule, "of a pipeline", {"naive", "gpipe", "1f1b"});
+  line.number("--experts", f.experts, 0, 4096,
+              "in the head, which look at the last feature map; each rank has as many");
+  line.given("--tune", f.tune,
+             "measure engines: of ZeRO's stages and micro-batches those that fit");
+  line.number("--memory-mb", f.memory_mb, 0.001, 1e9, "of a rank, for --tune");
+  line.needs("--memory-mb", "--tune");
+  line.excludes("--tune", {"--deepspeed-config", "--to-deepspeed-config"});
   line.number("--learning-rate", f.learning_rate, 1e-8, 10, "the largest");
   line.number("--width", f.width, 1, 1024, "channels of the first layer");
   line.number("--blocks", f.blocks, 1, 8, "residual blocks; all but the first halve the image");

@@ -1,7 +1,6 @@
 #include "13_vision/channel_moments.h"
 
 #include "13_vision/of_type.h"
-#include "common/comm/host_values.h"
 #include "common/core/range.h"
 #include "common/ops/cpu/parallel.h"
 
@@ -44,43 +43,6 @@ ChannelMoments channel_moments(ConstView x) {
     });
   });
   return moments;
-}
-
-ChannelMoments merged(const ChannelMoments& a, const ChannelMoments& b) {
-  if (a.count == 0) return b;
-  if (b.count == 0) return a;
-  ChannelMoments all{a.count + b.count, a.means, a.squares};
-  for (std::size_t c = 0; c < all.means.size(); ++c) {
-    const double d = b.means[c] - a.means[c];
-    all.means[c] += d * b.count / all.count;
-    all.squares[c] += b.squares[c] + d * d * a.count * b.count / all.count;
-  }
-  return all;
-}
-
-ChannelMoments moments_of_all(Communicator& ranks, const ChannelMoments& mine) {
-  const std::size_t C = mine.means.size(), numbers = 2 * C + 1;
-  const auto n = static_cast<std::size_t>(ranks.size());
-  std::vector<double> sent{mine.count}, all(n * numbers);
-  sent.insert(sent.end(), mine.means.begin(), mine.means.end());
-  sent.insert(sent.end(), mine.squares.begin(), mine.squares.end());
-  CpuDevice host;
-  const auto view = [&](std::vector<double>& values) {
-    return View(values.data(), {static_cast<Index>(values.size())}, DType::F64, host);
-  };
-  // comm: each rank's count, means and squares, (2 C + 1) * 8 bytes, to all ranks
-  ranks.all_gather(ConstView(view(sent)), view(all)).wait();
-  ChannelMoments together{0, std::vector<double>(C), std::vector<double>(C)};
-  for (std::size_t r = 0; r < n; ++r) {
-    const auto begin = all.begin() + static_cast<Index>(r * numbers), means = begin + 1;
-    const auto squares = means + static_cast<Index>(C), end = squares + static_cast<Index>(C);
-    together = merged(together, {*begin, {means, squares}, {squares, end}});
-  }
-  return together;
-}
-
-void sums_of_all(Communicator& ranks, std::span<double> sums) {
-  sum_of_all(ranks, sums);  // comm: the sums of a backward, 8 bytes each, of all ranks
 }
 
 }  // namespace aisc

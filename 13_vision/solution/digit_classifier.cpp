@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "13_vision/expert_head.h"
 #include "13_vision/of_type.h"
 #include "13_vision/pooling.h"
 #include "common/core/error.h"
@@ -13,29 +14,53 @@
 
 namespace aisc {
 
-Model make_digit_classifier(const Rank& rank, const ClassifierConfig& c, Communicator& batch) {
-  ImageSize images = c.images;
-  if (images.height < 2 || images.width < 2)
-    fail(fmt::format("digit classifier: images of {} x {}, expected 2 x 2 or more", images.height,
-                     images.width));
-  if (std::min({images.channels, c.classes, c.width, c.blocks}) < 1)
+namespace {
+
+// Switch routing with room for twice the even share: of the few places of an image many look alike.
+GptExperts experts_of(const ClassifierConfig& c) {
+  return {.count = c.experts, .router = "switch", .capacity = 2};
+}
+
+}  // namespace
+
+void require_classifier(const ClassifierConfig& c) {
+  if (c.images.height < 2 || c.images.width < 2)
+    fail(fmt::format("digit classifier: images of {} x {}, expected 2 x 2 or more", c.images.height,
+                     c.images.width));
+  if (std::min({c.images.channels, c.classes, c.width, c.blocks}) < 1)
     fail(
         fmt::format("digit classifier: {} channels, {} classes, width {}, {} blocks, expected 1 or "
                     "more of each",
-                    images.channels, c.classes, c.width, c.blocks));
+                    c.images.channels, c.classes, c.width, c.blocks));
+  if (c.experts < 0)
+    fail(fmt::format("digit classifier: {} experts, expected 0 or more", c.experts));
+}
+
+Model make_digit_classifier(const Rank& rank, const ClassifierConfig& c, Communicator& batch) {
+  require_classifier(c);
+  ImageSize images = c.images;
   const NormOfBatch norm{c.norm, batch};
   Model model;
   auto& layers = model.layers;
+  // LAB 13.1: the classifier
+  // > The layers, in the order that digit_classifier.h says; their names are "stem", "pool",
+  // > "blocks.0" ..., "experts", "mean", "head". make_filters and ResidualBlock leave in `images`
+  // > the sizes of what they make; pooling does not know of it.
   layers.push_back(make_filters(rank, "stem", images, c.width, 3, 1, norm, Ends::Relu));
   layers.push_back(std::make_unique<MaxPool>(rank, "pool", 2));
   images.height /= 2, images.width /= 2;
-  for (std::int64_t b = 0; b < c.blocks; ++b)
-    layers.push_back(std::make_unique<ResidualBlock>(rank, fmt::format("blocks.{}", b), images,
-                                                     b == 0 ? c.width : 2 * images.channels,
-                                                     b == 0 ? 1 : 2, norm));
+  for (std::int64_t b = 0; b < c.blocks; ++b) {
+    const std::string name = fmt::format("blocks.{}", b);
+    const std::int64_t out = b == 0 ? c.width : 2 * images.channels, stride = b == 0 ? 1 : 2;
+    layers.push_back(std::make_unique<ResidualBlock>(rank, name, images, out, stride, norm));
+  }
+  const std::int64_t C = images.channels;
+  if (c.experts > 0)
+    layers.push_back(std::make_unique<ExpertHead>(rank, "experts", C, experts_of(c), batch));
   layers.push_back(std::make_unique<GlobalAveragePool>(rank, "mean"));
-  layers.push_back(std::make_unique<Linear>(rank, "head", images.channels, c.classes,
-                                            1 / std::sqrt(static_cast<double>(images.channels))));
+  const double spread = 1 / std::sqrt(static_cast<double>(C));
+  layers.push_back(std::make_unique<Linear>(rank, "head", C, c.classes, spread));
+  // END LAB 13.1
   model.loss = std::make_unique<CrossEntropy>(rank, c.classes);
   return model;
 }
@@ -46,6 +71,8 @@ std::int64_t count_right(ConstView logits, ConstView labels) {
     fail(fmt::format("count_right: logits are {}, expected ({}, classes)",
                      logits.shape().to_string(), N));
   std::int64_t right = 0;
+  // LAB 13.1: the classifier
+  // > of_type(dtype, [&](auto type) { using T = decltype(type); ... }) gives the numbers' type.
   of_type(logits.dtype(), [&](auto type) {
     using T = decltype(type);
     const std::int64_t V = logits.shape()[1];
@@ -56,6 +83,7 @@ std::int64_t count_right(ConstView logits, ConstView labels) {
         ++right;
     }
   });
+  // END LAB 13.1
   return right;
 }
 
