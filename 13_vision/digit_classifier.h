@@ -14,7 +14,7 @@ struct ClassifierConfig {
   std::int64_t width = 16;  // channels behind the first layer; each block but the first doubles
   std::int64_t blocks = 3;
   ImageNorm norm = ImageNorm::SyncBatch;
-  std::int64_t experts = 0;  // that look at the last feature map (expert_head.h); 0: none
+  std::int64_t experts = 0;  // two of which see each place of the last feature map; 0: none
 };
 // Throws Error for images of less than 2 x 2, and for sizes below 1.
 void require_classifier(const ClassifierConfig& config);

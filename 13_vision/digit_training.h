@@ -31,7 +31,7 @@ using TellStep = std::function<void(std::int64_t step, double loss)>;
 
 struct DigitsLearnt {
   double right = 0;                  // the share of the test images that is recognised
-  std::vector<std::int64_t> load{};  // of each expert: places of all test images
+  std::vector<std::int64_t> load{};  // of each expert: it was chosen so often in the test
   std::int64_t parameters = 0;       // of the whole model
 };
 

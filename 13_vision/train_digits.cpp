@@ -108,11 +108,11 @@ void tell(const Rank& rank, const DigitsLearnt& learnt, const Data& data) {
   fmt::print("{:.2f} % of {} held-out images are recognised, {:.1f} s, {} weights\n",
              100 * learnt.right, data.test.count(), rank.clock.now(), learnt.parameters);
   std::int64_t all = 0;
-  for (const std::int64_t places : learnt.load) all += places;
-  constexpr double kBar = 50;  // characters of all places
+  for (const std::int64_t choices : learnt.load) all += choices;
+  constexpr double kBar = 50;  // characters of all choices
   for (std::size_t e = 0; e < learnt.load.size(); ++e) {
     const double share = static_cast<double>(learnt.load[e]) / static_cast<double>(all);
-    fmt::print("expert {:<3}{:>6.1f} % of the places  {}\n", e, 100 * share,
+    fmt::print("expert {:<3}{:>6.1f} % of the choices  {}\n", e, 100 * share,
                std::string(static_cast<std::size_t>(kBar * share + 0.5), '#'));
   }
 }

@@ -83,8 +83,9 @@ std::vector<LayerSize> layer_sizes(const ClassifierConfig& c) {
   }
   const double places = static_cast<double>(image.height * image.width),
                C = static_cast<double>(image.channels);
-  // An expert's two products, C to 2 C and back, and the router's.
-  if (c.experts > 0) add("experts", places * (8 * C * C + 2 * C * static_cast<double>(c.experts)));
+  // Two products of each expert that is chosen, C to 2 C and back, and the router's.
+  const auto E = static_cast<double>(c.experts), chosen = std::min(2.0, E);
+  if (c.experts > 0) add("experts", places * (8 * C * C * chosen + 2 * C * E));
   add("mean", static_cast<double>(image.count()));
   layers.push_back({"head", Shape{image.channels}, 2 * C * static_cast<double>(c.classes)});
   return layers;

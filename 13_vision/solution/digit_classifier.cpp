@@ -16,9 +16,10 @@ namespace aisc {
 
 namespace {
 
-// Switch routing with room for twice the even share: of the few places of an image many look alike.
+// The best two of them for each place, with room for twice the even share: of the few places of an
+// image many look alike.
 GptExperts experts_of(const ClassifierConfig& c) {
-  return {.count = c.experts, .router = "switch", .capacity = 2};
+  return {.count = c.experts, .router = c.experts > 1 ? "top2" : "switch", .capacity = 2};
 }
 
 }  // namespace

@@ -178,10 +178,11 @@ DigitsLearnt train_digits(const Rank& rank, const ClassifierConfig& model, const
   require_steps(steps, rank.world.size());
   Learner learner(rank, model, steps);
   Communicator& ranks = learner.data_ranks();
-  const Range mine = share_of(steps.batch, ranks.rank(), ranks.size());
   for (std::int64_t step = 0; step < steps.steps; ++step) {
     double loss = learner.step(step, [&](std::int64_t m) {
-      const Range part = share_of(mine, m, steps.micro_batches);
+      // Of each micro-batch every rank has a part: its statistics are then those of one rank.
+      const Range all = share_of(steps.batch, m, steps.micro_batches);
+      const Range part = share_of(all, ranks.rank(), ranks.size());
       return data.train.batch(
           drawn_places(steps.seed, step, part.begin, part.count(), data.train.count()), DType::F32,
           rank.device);
@@ -204,7 +205,7 @@ DigitsLearnt train_digits(const Rank& rank, Engine& engine, const EngineSettings
   const DType dtype = engine.parameters().value_dtype();
   for (std::int64_t step = 0; step < settings.steps; ++step) {
     double loss = engine_step(engine, settings.micro_batches, [&](std::int64_t m) {
-      const std::int64_t first = (rank.world.rank() * settings.micro_batches + m) * part;
+      const std::int64_t first = (m * settings.ranks + rank.world.rank()) * part;
       return data.train.batch(drawn_places(seed, step, first, part, data.train.count()), dtype,
                               rank.device);
     });

@@ -1,4 +1,4 @@
-// IDX files, digits that are drawn, and the classifier that learns them.
+// IDX files, digits that are drawn, and batches of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,14 +7,10 @@
 #include <numeric>
 #include <set>
 
-#include "13_vision/digit_classifier.h"
 #include "13_vision/drawn_digits.h"
 #include "13_vision/idx_file.h"
 #include "13_vision/image_set.h"
 #include "common/core/system/files.h"
-#include "common/nn/driver.h"
-#include "common/nn/parameter_store.h"
-#include "common/optim/optimizer.h"
 #include "tests/nn/gpt_fixture.h"
 #include "tests/support/drawn.h"
 #include "tests/support/error_says.h"
@@ -188,52 +184,6 @@ TEST(DrawnPlaces, AreThoseOfOneRankForAnyShare) {
   EXPECT_EQ(both, whole);
   EXPECT_NE(drawn_places(5, 4, 0, 12, 1000), whole);
   for (const std::int64_t place : whole) EXPECT_TRUE(place >= 0 && place < 1000);
-}
-
-TEST(DigitClassifier, CountsWhatIsRight) {
-  CpuDevice device;
-  const double nan = std::nan("");
-  const Tensor logits =
-      from_doubles({1, 2, 0, 5, 5, 0, 0, 1, 9, nan, 1, 0}, {4, 3}, DType::F64, device);
-  EXPECT_EQ(count_right(logits, ids_tensor({1, 0, 1, 1}, device)), 2);
-  EXPECT_EQ(message_of([&] {
-              count_right(logits, ids_tensor({1, 0}, device));
-            }),
-            "count_right: logits are (4, 3), expected (2, classes)");
-}
-
-TEST(DigitClassifier, SaysWhatItCannotBeMadeFor) {
-  TestWorld world;
-  const auto message = [&](const ClassifierConfig& config) {
-    return message_of([&] { make_digit_classifier(world.rank, config, *world.comm); });
-  };
-  EXPECT_EQ(message({.images = {1, 1, 28}}),
-            "digit classifier: images of 1 x 28, expected 2 x 2 or more");
-  EXPECT_EQ(
-      message({.blocks = 0}),
-      "digit classifier: 1 channels, 10 classes, width 16, 0 blocks, expected 1 or more of each");
-}
-
-// Forty steps with the same 32 images: from 2.3, which says nothing of ten classes, to less than 1.
-TEST(DigitClassifier, Learns) {
-  TestWorld world;
-  const ImageSet set = draw_image_set(1, 0, 32);
-  const Model model = make_digit_classifier(world.rank, {.width = 8, .blocks = 2}, *world.comm);
-  ParameterStore store(world.device, make_units(model), {});
-  store.initialize(1);
-  AdamW optimizer(slices_of(store.parameters()), {});
-  std::vector<std::int64_t> all(32);
-  std::iota(all.begin(), all.end(), 0);
-  const ImageBatch batch = set.batch(all, DType::F32, world.device);
-  std::vector<double> losses;
-  for (int step = 0; step < 40; ++step) {
-    store.clear_grads();
-    losses.push_back(forward_backward(model, batch.images, batch.labels, {}, 1.0 / 32) / 32);
-    optimizer.step({.learning_rate = 5e-3});
-  }
-  EXPECT_GT(losses.front(), 1.8);
-  EXPECT_LT(losses.back(), 1);
-  EXPECT_GT(count_right(forward(model, batch.images), batch.labels), 16) << "by running statistics";
 }
 
 }  // namespace

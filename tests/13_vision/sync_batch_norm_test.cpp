@@ -6,20 +6,74 @@
 #include <mutex>
 #include <string>
 
-#include "13_vision/digit_classifier.h"
 #include "13_vision/image_norm.h"
 #include "common/comm/host_values.h"
 #include "common/core/range.h"
-#include "common/nn/driver.h"
-#include "common/optim/optimizer.h"
 #include "tests/13_vision/layer_check.h"
 #include "tests/support/drawn.h"
 #include "tests/support/late_comm.h"
 #include "tests/support/message_of.h"
-#include "tests/support/same_run.h"
 
 namespace aisc {
 namespace {
+
+// 1 and 3 with 5: mean 3, and squares 4 + 0 + 4. Then the handout's two ranks: 1 3 and 5 7.
+TEST(MergedMoments, ByHand) {
+  const ChannelMoments all = merged({2, {2}, {2}}, {1, {5}, {0}});
+  EXPECT_EQ(all.count, 3);
+  EXPECT_DOUBLE_EQ(all.means[0], 3) << "1 and 3, merged with 5";
+  EXPECT_DOUBLE_EQ(all.squares[0], 8) << "(1 - 3)^2 + (3 - 3)^2 + (5 - 3)^2";
+  const ChannelMoments ranks = merged({2, {2}, {2}}, {2, {6}, {2}});
+  EXPECT_EQ(ranks.count, 4);
+  EXPECT_DOUBLE_EQ(ranks.means[0], 4) << "1 and 3, merged with 5 and 7";
+  EXPECT_DOUBLE_EQ(ranks.squares[0], 20) << "9 + 1 + 1 + 9 around 4";
+}
+
+TEST(MergedMoments, OfNoValueLeaveTheOthersAsTheyAre) {
+  const ChannelMoments a{2, {2}, {2}}, none{0, {0}, {0}};
+  for (const ChannelMoments& all : {merged(a, none), merged(none, a)}) {
+    EXPECT_EQ(all.count, 2);
+    EXPECT_DOUBLE_EQ(all.means[0], 2) << "a rank without an image has mean 0 of nothing";
+    EXPECT_DOUBLE_EQ(all.squares[0], 2);
+  }
+  EXPECT_EQ(merged(none, none).count, 0);
+  EXPECT_EQ(merged(none, none).means[0], 0) << "no value at all is no division by 0";
+}
+
+TEST(MergedMoments, OfAnyTwoPartsAreThoseOfAll) {
+  CpuDevice device;
+  const std::int64_t N = drawn("images of MergedMoments", 3, 9),
+                     cut = drawn("first of MergedMoments", 1, N - 1), C = 3;
+  const Tensor x = random_tensor({N, C, 2, 2}, DType::F64, device, "x");
+  for (double& value : x.values<double>()) value += 1e6;  // spreads that squares of x would lose
+  const ChannelMoments whole = channel_moments(x);
+  const ChannelMoments all =
+      merged(channel_moments(x.rows(0, cut)), channel_moments(x.rows(cut, N)));
+  EXPECT_EQ(all.count, whole.count);
+  for (std::size_t c = 0; c < index(C); ++c) {
+    EXPECT_NEAR(all.means[c], whole.means[c], 1e-9 * whole.means[c]) << "channel " << c;
+    EXPECT_NEAR(all.squares[c], whole.squares[c], 1e-7 * whole.squares[c]) << "channel " << c;
+  }
+}
+
+// Rank r has r images, of which image i of all has i in channel 0 and 2 i in channel 1.
+TEST(MergedMoments, OfAllRanksAreTheSameOnEach) {
+  launch(late(4), [](const Rank& rank) {
+    const int r = rank.world.rank(), before = r * (r - 1) / 2;
+    Tensor x({r, 2, 1, 1}, DType::F64, rank.device);
+    for (int i = 0; i < r; ++i)
+      for (int c = 0; c < 2; ++c) x.data<double>()[2 * i + c] = (before + i) * (c + 1);
+    const ChannelMoments all = moments_of_all(rank.world, channel_moments(x));
+    EXPECT_EQ(all.count, 6) << "0 + 1 + 2 + 3 images";
+    EXPECT_DOUBLE_EQ(all.means.at(0), 2.5);
+    EXPECT_DOUBLE_EQ(all.means.at(1), 5);
+    EXPECT_DOUBLE_EQ(all.squares.at(0), 17.5);
+    EXPECT_DOUBLE_EQ(all.squares.at(1), 70);
+    std::vector<double> sums{1.0 * r, 10};
+    sums_of_all(rank.world, sums);
+    EXPECT_EQ(sums, (std::vector<double>{6, 40})) << "0 + 1 + 2 + 3, and 10 of each rank";
+  });
+}
 
 constexpr std::int64_t kChannels = 3, kSide = 4;
 // What one norm over two of several ranks' images must at least be off by, where it is of each
@@ -177,60 +231,6 @@ TEST(SyncBatchNorm, OfOneValueOnAllRanksTogetherIsAnError) {
               });
             }).find("1 values a channel, expected 2 or more"),
             std::string::npos);
-}
-
-// Steps of a whole classifier by SGD: losses, gradients and weights of the last step.
-RunRecord steps_of_classifier(int ranks, ImageNorm norm, int steps) {
-  constexpr std::int64_t N = 7;
-  RunRecord record;
-  std::mutex mutex;
-  launch(late(ranks), [&](const Rank& rank) {
-    const Model model = make_digit_classifier(
-        rank, {.images = {1, 8, 10}, .classes = 4, .width = 3, .blocks = 2, .norm = norm},
-        rank.world);
-    ParameterStore store(rank.device, make_units(model),
-                         {.value_dtype = DType::F64, .grad_dtype = DType::F64});
-    store.initialize(7);
-    Sgd sgd(slices_of(store.parameters()), {.momentum = 0.9});
-    const Range mine = uneven_share(N, rank.world.rank(), ranks);
-    std::vector<double> losses;
-    for (int step = 0; step < steps; ++step) {
-      const Tensor x =
-          random_tensor({N, 1, 8, 10}, DType::F64, rank.device, fmt::format("x{}", step));
-      const std::vector<std::int32_t> labels = random_ids(N, 4, fmt::format("labels{}", step));
-      Tensor own({mine.count(), 1, 8, 10}, DType::F64, rank.device);
-      rank.device.copy(own, x.rows(mine.begin, mine.end));
-      const Tensor own_labels =
-          ids_tensor({labels.begin() + mine.begin, labels.begin() + mine.end}, rank.device);
-      store.clear_grads();
-      const double loss = forward_backward(model, own, own_labels, {}, 1.0 / N);
-      rank.world.all_reduce(store.grads()).wait();
-      sgd.step({.learning_rate = 0.1});
-      losses.push_back(sum_of_all(rank.world, loss) / N);
-    }
-    const std::lock_guard lock(mutex);
-    record.losses = losses;
-    for (const Parameter* p : store.parameters()) {
-      record.gradients[p->name] = to_doubles(p->grad());
-      record.weights[p->name] = to_doubles(p->value());
-    }
-  });
-  return record;
-}
-
-TEST(ClassifierOnRanks, LearnsAsOnOneWithSyncBatchLayerAndNoNorm) {
-  for (const ImageNorm norm : {ImageNorm::SyncBatch, ImageNorm::Layer, ImageNorm::None}) {
-    const RunRecord serial = steps_of_classifier(1, norm, 3);
-    for (const int ranks : {2, 4})
-      EXPECT_TRUE(same_run(serial, steps_of_classifier(ranks, norm, 3), kSameRunF64))
-          << ranks << " ranks, norm " << static_cast<int>(norm);
-  }
-}
-
-TEST(ClassifierOnRanks, DoesNotWithTheBatchNormOfEachRank) {
-  const RunRecord serial = steps_of_classifier(1, ImageNorm::Batch, 1);
-  const RunRecord found = steps_of_classifier(2, ImageNorm::Batch, 1);
-  EXPECT_GT(std::abs(found.losses[0] - serial.losses[0]), kFarAway * serial.losses[0]);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ except ModuleNotFoundError:  # before Python 3.11
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRESETS = ("release", "tsan")
 LEAST_HINTS = 3
-PROGRAMS = ("train_gpt", "train_bert", "train_translation", "waits", "meshes")
+PROGRAMS = ("train_gpt", "train_bert", "train_translation", "train_digits", "waits", "meshes")
 
 
 class LabError(Exception):

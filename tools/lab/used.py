@@ -18,7 +18,10 @@ INCLUDES = '#include <cstdlib>\n#include <string_view>\n#include "common/core/er
 SHORT = {"--steps": "2", "--batch": "8", "--layers": "4", "--width": "32", "--eval-windows": "8",
          "--peak": "1"}
 SHORT_BY_PROGRAM = {"train_gpt": {**SHORT, "--context": "16", "--sample-tokens": "0"},
-                    "train_bert": {**SHORT, "--context": "32"}, "train_translation": SHORT}
+                    "train_bert": {**SHORT, "--context": "32"}, "train_translation": SHORT,
+                    "train_digits": {"--steps": "2", "--batch": "8", "--drawn": "20", "--test": "8",
+                                     "--width": "4"}}
+WITHOUT_FOLDER = {"train_digits"}  # programs that write no run folder
 
 
 def switched(text, name):
@@ -57,7 +60,11 @@ def run(program, command, folder, unwritten=""):
         if flag not in flags:
             flags += [flag, value]
     if short and "--machine" not in flags:
-        flags += ["--threads", "1", "--out", tempfile.mkdtemp(dir=folder)]
+        flags += ["--threads", "1"]
+        if name not in WITHOUT_FOLDER:
+            flags += ["--out", tempfile.mkdtemp(dir=folder)]
+    # Files that the command writes.
+    flags = [f"{folder}/{flag}" if flag.endswith("_config.json") else flag for flag in flags]
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "AISC_ROOT": str(ROOT)}
     environment[UNWRITTEN] = unwritten
     try:
