@@ -80,28 +80,30 @@ void DeepSpeedReader::scheduler() {
   const auto type = file_.take("scheduler.type");
   const std::string params = "scheduler.params.";
   if (!type) return;
-  const std::string word = type->one_of({"WarmupLR", "WarmupCosineLR"});
+  const std::string word = type->one_of({"WarmupLR", "WarmupCosineLR", "WarmupDecayLR"});
   const auto form = file_.take(params + "warmup_type");
-  if (!form) type->complain("its warmup_type is \"log\" where none is given: expected \"linear\"");
-  if (form->text() != "linear") form->refuse("\"linear\"");
+  flag("warmup-type", form ? form->one_of({"linear", "log"}) : "log", form ? *form : *type);
   if (const auto s = file_.take_first_of({params + "warmup_min_lr", params + "warmup_min_ratio"});
       s && s->real(0) != 0)
     s->refuse("0");
   const auto steps = file_.take(params + "warmup_num_steps");
   flag("warmup", std::to_string(steps ? steps->whole(0) : 1000), steps ? *steps : *type);
-  config_.remarks_.push_back(form->place() +
+  config_.remarks_.push_back(type->place() +
                              ": a step here has the rate that DeepSpeed's next step has, and the "
                              "first one is not 0");
-  if (word == "WarmupLR") {  // which then stays
+  if (word != "WarmupLR") {
+    const auto total = file_.take(params + "total_num_steps");
+    if (!total) type->complain("expected total_num_steps in its params");
+    flag("steps", std::to_string(total->whole(1)), *total);
+  }
+  if (word != "WarmupCosineLR") {  // it has a rate of its own, at which WarmupLR stays
     const auto most = file_.take(params + "warmup_max_lr");
     const std::string rate = shortest(most ? most->real(0) : 1e-3);
     flag("learning-rate", rate, most ? *most : *type);
-    flag("min-learning-rate", rate, most ? *most : *type);
+    flag("min-learning-rate", word == "WarmupLR" ? rate : "0", most ? *most : *type);
+    if (word == "WarmupDecayLR") flag("decay", "linear", *type);
     return;
   }
-  const auto total = file_.take(params + "total_num_steps");
-  if (!total) type->complain("expected total_num_steps in its params");
-  flag("steps", std::to_string(total->whole(1)), *total);
   const auto least = file_.take(params + "cos_min_ratio");
   const double ratio = least ? least->real(0) : 1e-4;
   flag("min-learning-rate", shortest(ratio * rate()), least ? *least : *type);

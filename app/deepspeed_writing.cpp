@@ -42,6 +42,8 @@ const std::set<std::string> kSaid = {"batch",
                                      "wall-clock-breakdown",
                                      "steps",
                                      "warmup",
+                                     "warmup-type",
+                                     "decay",
                                      "min-learning-rate",
                                      "shard-activations",
                                      "prefetch"};
@@ -134,11 +136,20 @@ Json optimizer_block(const Options& o) {
 }
 
 Json scheduler_block(const TrainConfig& t) {
+  const std::string warmup = t.warmup == Warmup::Log ? "log" : "linear";
+  // A straight line ends at 0 there; of one that does not, to_deepspeed() says so.
+  if (t.decay == Decay::Linear)
+    return {{"type", "WarmupDecayLR"},
+            {"params",
+             {{"total_num_steps", t.steps},
+              {"warmup_max_lr", t.learning_rate},
+              {"warmup_num_steps", t.warmup_steps},
+              {"warmup_type", warmup}}}};
   return {{"type", "WarmupCosineLR"},
           {"params",
            {{"total_num_steps", t.steps},
             {"warmup_num_steps", t.warmup_steps},
-            {"warmup_type", "linear"},
+            {"warmup_type", warmup},
             {"cos_min_ratio", t.min_learning_rate / t.learning_rate}}}};
 }
 
@@ -167,7 +178,10 @@ WrittenConfig to_deepspeed(const Options& o) {
     const bool has_word = flag != "optimizer" || !o.adafactor();
     const bool activations_stay = flag != "offload" || !o.offloads("activations");
     const bool has_type = flag != "precision" || !o.compression.f8;
-    if (is_lost || !has_word || !activations_stay || !has_type) written.without.push_back(flag);
+    const bool ends_there =
+        flag != "min-learning-rate" || t.decay == Decay::Cosine || t.min_learning_rate == 0;
+    if (is_lost || !has_word || !activations_stay || !has_type || !ends_there)
+      written.without.push_back(flag);
   }
   return written;
 }

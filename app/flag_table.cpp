@@ -41,12 +41,32 @@ void add_training(FlagRows& rows, Options& o) {
   rows.number("batch", t.batch, 1, kMostSize, "samples per step");
   rows.number("micro-batches", t.micro_batches, 1, kMostSize, "parts that a step is computed in");
   rows.real("learning-rate", t.learning_rate, "at the end of the warm-up").is(kFollows);
-  rows.real("min-learning-rate", t.min_learning_rate, "at the last step (half a cosine)")
+  rows.real("min-learning-rate", t.min_learning_rate, "at the last step")
       .is(kFollows)
       .or_else("a twentieth of it");
-  rows.number("warmup", t.warmup_steps, 0, kMostCount, "steps of linear warm-up")
+  rows.number("warmup", t.warmup_steps, 0, kMostCount, "steps of warm-up")
       .is(kFollows)
       .or_else("200, at most a tenth of the steps");
+  rows.add({.name = "warmup-type",
+            .help = "by equal steps, or as the logarithm of the step",
+            .type = "TYPE",
+            .standard = "linear",
+            .choices = {"linear", "log"},
+            .read =
+                [&t](const std::string& found) {
+                  t.warmup = found == "log" ? Warmup::Log : Warmup::Linear;
+                },
+            .write = [&t] { return t.warmup == Warmup::Log ? "log" : "linear"; }});
+  rows.add({.name = "decay",
+            .help = "from there on: half a cosine, or a straight line",
+            .type = "TYPE",
+            .standard = "cosine",
+            .choices = {"cosine", "linear"},
+            .read =
+                [&t](const std::string& found) {
+                  t.decay = found == "linear" ? Decay::Linear : Decay::Cosine;
+                },
+            .write = [&t] { return t.decay == Decay::Linear ? "linear" : "cosine"; }});
   rows.real("weight-decay", t.weight_decay, "of matrices and tables");
   rows.real("beta1", t.beta1, "AdamW's decay of the mean gradient");
   rows.real("beta2", t.beta2, "AdamW's decay of the mean squared gradient");

@@ -153,7 +153,7 @@ class Learner {
   const std::vector<LayerSize> layers_;
   Model model_;
   std::vector<LayerRange> cut_;  // of a pipeline: the layers of all stages
-  const CosineSchedule rate_;
+  const RateSchedule rate_;
   std::vector<std::unique_ptr<ParameterStore>> stores_;
   std::optional<AdamW> optimizer_;
   ExtraLoss extra_;

@@ -49,10 +49,7 @@ Engine::Engine(const Rank& rank, Model model, const TrainConfig& config, StepPar
                                   .values = parts_.all_values,
                                   .gradients = parts_.all_gradients})),
       reducer_(parts_.reducer(rank_, model_, *store_)),
-      schedule_{.peak = config.learning_rate,
-                .floor = config.min_learning_rate,
-                .warmup_steps = config.warmup_steps,
-                .total_steps = config.steps},
+      schedule_(config.rates()),
       saved_(model_.layers.size() + 1) {
   std::vector<OptimizerSlice> slices = reducer_->slices();
   for (const OptimizerSlice& slice : slices)

@@ -79,7 +79,7 @@ class Engine : private StepEnd {
   Model model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<Reducer> reducer_;
-  CosineSchedule schedule_;
+  RateSchedule schedule_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<StepScale> scale_;
   std::vector<std::unique_ptr<LayerHook>> more_hooks_;

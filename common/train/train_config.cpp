@@ -10,6 +10,15 @@
 
 namespace aisc {
 
+RateSchedule TrainConfig::rates() const {
+  return {.peak = learning_rate,
+          .floor = min_learning_rate,
+          .warmup_steps = warmup_steps,
+          .total_steps = steps,
+          .warmup = warmup,
+          .decay = decay};
+}
+
 void TrainConfig::validate(int all_ranks) const {
   model.validate();
   const auto positive = [](const char* what, std::int64_t value) {

@@ -5,6 +5,7 @@
 
 #include "common/comm/mesh.h"
 #include "common/nn/gpt.h"
+#include "common/optim/schedule.h"
 #include "common/train/recompute.h"
 
 namespace aisc {
@@ -29,6 +30,9 @@ struct TrainConfig {
   std::int64_t steps = 1000;
   double learning_rate = 1e-3, min_learning_rate = 1e-4;
   std::int64_t warmup_steps = 100;
+  Warmup warmup = Warmup::Linear;
+  Decay decay = Decay::Cosine;
+  RateSchedule rates() const;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95;
   double clip = 1.0;  // global norm; 0: none
   std::uint64_t seed = 1;

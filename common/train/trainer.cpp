@@ -46,10 +46,7 @@ Trainer::Trainer(const Rank& rank, const TrainConfig& config, StepParts parts)
       kept_(std::make_unique<KeptBytes>(config.recompute.keep_bytes)),
       stages_(parts_.stages ? parts_.stages(rank, *mesh_, config_, parts_of_stages()) : nullptr),
       model_(make_model()),
-      schedule_{.peak = config.learning_rate,
-                .floor = config.min_learning_rate,
-                .warmup_steps = config.warmup_steps,
-                .total_steps = config.steps} {
+      schedule_(config.rates()) {
   for (const Sync sync : {Sync::Data, Sync::DataAndTensor, Sync::ExpertData})
     if (sync == Sync::Data || !make_units(model_, sync).empty())
       synced_.push_back(make_synced(sync));

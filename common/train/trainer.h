@@ -141,7 +141,7 @@ class Trainer : private StepEnd {
   std::unique_ptr<Stages> stages_;
   Model model_;
   std::vector<Synced> synced_;  // Sync::Data first
-  CosineSchedule schedule_;
+  RateSchedule schedule_;
   std::unique_ptr<BatchReader> reader_;  // null: the plain one
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<StepScale> scale_;

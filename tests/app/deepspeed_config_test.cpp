@@ -178,6 +178,34 @@ TEST_F(DeepSpeedConfigs, BlocksAreFlags) {
   EXPECT_FALSE(o.data_parallel.overlap);
 }
 
+// What its schedulers are: from 0 to a rate, by a logarithm where nothing is said, and what
+// follows.
+TEST_F(DeepSpeedConfigs, SchedulersAreFlags) {
+  const auto schedule = [&](const std::string& type, const std::string& params) {
+    file(R"({"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"lr": 0.5}},
+      "scheduler": {"type": ")" +
+         type + "\", \"params\": {" + params + "}}}");
+    return accepted(with()).train;
+  };
+  const TrainConfig line = schedule("WarmupDecayLR", R"("total_num_steps": 70,
+      "warmup_max_lr": 0.25, "warmup_num_steps": 7)");
+  EXPECT_EQ(line.decay, Decay::Linear);
+  EXPECT_EQ(line.warmup, Warmup::Log);
+  EXPECT_EQ(line.learning_rate, .25);
+  EXPECT_EQ(line.min_learning_rate, 0);
+  EXPECT_EQ(line.warmup_steps, 7);
+  EXPECT_EQ(line.steps, 70);
+  const TrainConfig flat = schedule("WarmupLR", R"("warmup_type": "linear")");
+  EXPECT_EQ(flat.warmup, Warmup::Linear);
+  EXPECT_EQ(flat.decay, Decay::Cosine);
+  EXPECT_EQ(flat.learning_rate, 1e-3);
+  EXPECT_EQ(flat.min_learning_rate, 1e-3) << "from 1e-3 to 1e-3: it stays";
+  EXPECT_EQ(flat.warmup_steps, 1000);
+  const TrainConfig cosine = schedule("WarmupCosineLR", R"("total_num_steps": 9)");
+  EXPECT_EQ(cosine.warmup, Warmup::Log);
+  EXPECT_EQ(cosine.learning_rate, .5);
+}
+
 TEST_F(DeepSpeedConfigs, OffloadBlocksAreFlags) {
   const auto offload = [&](const std::string& block) {
     file("{\"train_batch_size\": 8, \"zero_optimization\": {" + block + "}}");
@@ -212,6 +240,8 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
            {"--ranks", "2", "--bucket-mb", "3", "--overlap", "off", "--precision", "bf16",
             "--gradients", "f32", "--learning-rate", "0.003"},
            {"--ranks", "2", "--offload", "optimizer", "--zero", "1", "--clip", "0"},
+           {"--ranks", "2", "--decay", "linear", "--min-learning-rate", "0", "--warmup", "7"},
+           {"--ranks", "2", "--warmup-type", "log", "--warmup", "7"},
            {"--ranks", "2", "--offload", "weights", "--tier", "disk:/x"},
            {"--ranks", "2", "--precision", "f16", "--loss-scale", "512", "--print-every", "9"},
            {"--ranks", "2", "--optimizer", "onebit-adam", "--onebit-warmup", "50"}}) {
@@ -224,6 +254,8 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
     EXPECT_EQ(after.train.batch, before.train.batch);
     EXPECT_EQ(after.train.micro_batches, before.train.micro_batches);
     EXPECT_EQ(after.train.learning_rate, before.train.learning_rate);
+    for (const std::int64_t step : {0, 5, 100})
+      EXPECT_DOUBLE_EQ(after.train.rates().at(step), before.train.rates().at(step));
     EXPECT_EQ(after.train.model.dtype, before.train.model.dtype);
     EXPECT_EQ(after.sharding.zero, before.sharding.zero);
     EXPECT_EQ(after.sharding.prefetch, before.sharding.prefetch);
@@ -236,6 +268,9 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
   EXPECT_EQ(to_deepspeed(tensor).without, (std::vector<std::string>{"optimizer", "tp"}));
   EXPECT_EQ(to_deepspeed(accepted({"--precision", "f8"})).without,
             std::vector<std::string>{"precision"});
+  EXPECT_EQ(to_deepspeed(accepted({"--decay", "linear", "--min-learning-rate", "1e-4"})).without,
+            std::vector<std::string>{"min-learning-rate"})
+      << "WarmupDecayLR ends at 0";
 }
 
 }  // namespace

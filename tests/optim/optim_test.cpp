@@ -137,15 +137,37 @@ TEST(Clip, DividesByTheNormAndAMillionthAsPyTorchDoes) {
   EXPECT_LT(clip_factor(1, 1), 1.0);
 }
 
-TEST(CosineSchedule, WarmsUpThenFallsToTheFloor) {
-  const CosineSchedule s{.peak = 1.0, .floor = 0.1, .warmup_steps = 4, .total_steps = 15};
+TEST(RateSchedule, WarmsUpThenFallsToTheFloor) {
+  const RateSchedule s{.peak = 1.0, .floor = 0.1, .warmup_steps = 4, .total_steps = 15};
   EXPECT_DOUBLE_EQ(s.at(0), 0.25);
   EXPECT_DOUBLE_EQ(s.at(3), 1.0);
   EXPECT_DOUBLE_EQ(s.at(4), 1.0);
   EXPECT_DOUBLE_EQ(s.at(9), 0.55);  // halfway between steps 4 and 14
   EXPECT_NEAR(s.at(14), 0.1, 1e-15);
   EXPECT_NEAR(s.at(1000), 0.1, 1e-15);
-  EXPECT_DOUBLE_EQ((CosineSchedule{.peak = 2.0, .total_steps = 1}.at(0)), 2.0);
+  EXPECT_DOUBLE_EQ((RateSchedule{.peak = 2.0, .total_steps = 1}.at(0)), 2.0);
+}
+
+// DeepSpeed's WarmupDecayLR, whose step s + 1 is this one's s: log(s + 2) / log(4), then 10 steps
+// of a straight line from 1 at step 3 to 0.1 at step 13.
+TEST(RateSchedule, WarmsUpAsALogarithmAndFallsInALine) {
+  const RateSchedule s{.peak = 1.0,
+                       .floor = 0.1,
+                       .warmup_steps = 4,
+                       .total_steps = 14,
+                       .warmup = Warmup::Log,
+                       .decay = Decay::Linear};
+  EXPECT_DOUBLE_EQ(s.at(0), 0.5);
+  EXPECT_DOUBLE_EQ(s.at(1), std::log(3) / std::log(4));
+  EXPECT_DOUBLE_EQ(s.at(2), 1.0);
+  EXPECT_DOUBLE_EQ(s.at(3), 1.0) << "log 5 / log 4 is more than 1";
+  EXPECT_DOUBLE_EQ(s.at(4), 0.1 + 0.9 * 0.9);
+  EXPECT_DOUBLE_EQ(s.at(8), 0.1 + 0.9 * 0.5);
+  EXPECT_DOUBLE_EQ(s.at(13), 0.1);
+  EXPECT_DOUBLE_EQ(s.at(1000), 0.1);
+  const RateSchedule at_once{
+      .peak = 2.0, .warmup_steps = 1, .total_steps = 1, .warmup = Warmup::Log};
+  EXPECT_DOUBLE_EQ(at_once.at(0), 2.0) << "log 2 / log 2: no division by log 1";
 }
 
 // Two ranks that look after half of a unit each, with the same gradients as one that has all of it:
