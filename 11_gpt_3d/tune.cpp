@@ -33,7 +33,9 @@ usage: tune [--space "zero=0,1,3 micro-batches=1,2,4"] [--best 4] [--json FILE] 
             (--machine NAME | --profile FILE) [flags of train]
 
   --space    the flags that may change, with their values; default: tp, pp, micro-batches, zero and
-             recompute, as far as they divide ranks, layers and heads and are not given
+             recompute, as far as they divide ranks, layers and heads and are not given; and then
+             of the best few, one after the other, also sp, schedule, chunks, cp, ep, zero-group and
+             offload
   --machine  in virtual time, on a machine of `./aisc machines` or of a profile
   --profile  for real: what `./aisc doctor --profile FILE` wrote of this machine says which runs
              are worth a measurement
@@ -162,6 +164,7 @@ int run(int argc, const char* const* argv) {
   const Options& o = *common.options;
   TunerOptions tuner{.flags = f.others,
                      .space = f.space.empty() ? usual_space(o) : parse_space(f.space),
+                     .moves = f.space.empty() ? usual_moves(o) : TuningSpace{},
                      .machine = f.machine.empty() ? f.profile : f.machine,
                      .limit = o.device_memory_gb * 1e9};
   if (f.machine.empty()) {

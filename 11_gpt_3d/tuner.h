@@ -10,7 +10,8 @@
 
 namespace aisc {
 
-// The values that a flag may have: {"zero", {"0", "1", "3"}}.
+// The values that a flag may have: {"zero", {"0", "1", "3"}}. Other flags may stand behind a value
+// that needs them: {"schedule", {"1f1b", "interleaved --chunks=2"}}.
 struct TunedFlag {
   std::string name;
   std::vector<std::string> values;
@@ -22,6 +23,9 @@ TuningSpace parse_space(const std::string& text);
 // What usually decides: stages and tensor ranks that divide `options.ranks`, layers and heads;
 // micro-batches; ZeRO's stage; recomputation. The last flag changes quickest.
 TuningSpace usual_space(const Options& options);
+// What may help the best of these: sequence parallelism, the schedule with its chunks, ranks that
+// share sequences and experts, groups of shards, offload.
+TuningSpace usual_moves(const Options& options);
 
 struct TunedRun {
   std::vector<std::string> flags;  // "--zero=1"
@@ -34,6 +38,11 @@ struct TunedRun {
 struct TunerOptions {
   std::vector<std::string> flags = {};  // that all have: of train_gpt
   TuningSpace space = {};
+  // Beside the space: from the best few runs one value is changed after the other, of these flags
+  // and of the space's, as long as that finds a better one. The first value of a move is that of a
+  // run that does not give the flag. Of runs that all are too large those that need the least are
+  // the best.
+  TuningSpace moves = {};
   std::string machine = {};  // whose virtual time counts: a name, or a profile
   double limit = 0;          // bytes of a rank; 0: the machine's
   int best = 0;              // so many are measured; 0: none
@@ -42,10 +51,11 @@ struct TunerOptions {
   int measured_steps = 8;  // of each, in the mean of the rounds
 };
 
-// All runs of the space: those that were measured from the quickest, then the others that fit from
-// the quickest, then those that were dropped, in the space's order. Candidates that are measured
-// share a budget by successive halving (10_model_compression/more/search.h). Throws Error for a
-// space of more than 100,000, and for flags that no program has.
+// All runs of the space, and those that the moves came to: those that were measured from the
+// quickest, then the others that fit from the quickest, then those that were dropped, in the order
+// in which they were tried. Candidates that are measured share a budget by successive halving
+// (10_model_compression/more/search.h). Throws Error for a space of more than 100,000, and for
+// flags that no program has.
 std::vector<TunedRun> tune(const TunerOptions& options);
 
 // The step of a run on a machine, without numbers. Of a pipeline in full swing each turn of

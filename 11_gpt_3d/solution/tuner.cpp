@@ -3,27 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "10_model_compression/more/search.h"
 #include "11_gpt_3d/step_of.h"
-#include "11_gpt_3d/train_sizes.h"
-#include "app/emulated_run.h"
 #include "common/core/error.h"
+#include "common/model/machine.h"
 
 namespace aisc {
 namespace {
 
 constexpr std::size_t kMostRuns = 100'000;
-
-std::vector<std::string> divisors(std::int64_t of, std::int64_t also) {
-  std::vector<std::string> found;
-  for (std::int64_t d = 1; d <= of; ++d)
-    if (of % d == 0 && also % d == 0) found.push_back(std::to_string(d));
-  return found;
-}
+constexpr std::size_t kMoved = 4;  // runs that moves begin with
 
 // Of flags of which the last counts where one is given twice. Blank samples need a vocabulary.
 ReadOptions read(const std::vector<std::string>& flags, const std::vector<std::string>& more) {
@@ -45,6 +40,30 @@ std::string reason(const std::string& error) {
   return line.starts_with(before) ? line.substr(before.size()) : line;
 }
 
+std::vector<std::string> words_of(const TunedFlag& flag, const std::string& value) {
+  std::istringstream words("--" + flag.name + "=" + value);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+std::string flag_name(const std::string& word) { return word.substr(0, word.find('=')); }
+
+// The flags without this one, and those that stand behind one of its values.
+std::vector<std::string> without(std::vector<std::string> flags, const TunedFlag& flag) {
+  std::set<std::string> names;
+  for (const std::string& value : flag.values)
+    for (const std::string& word : words_of(flag, value)) names.insert(flag_name(word));
+  std::erase_if(flags, [&](const std::string& word) { return names.contains(flag_name(word)); });
+  return flags;
+}
+
+// The flags with this value in the place of another one that they may have.
+std::vector<std::string> with(std::vector<std::string> flags, const TunedFlag& flag,
+                              const std::string& value) {
+  flags = without(std::move(flags), flag);
+  for (std::string& word : words_of(flag, value)) flags.push_back(std::move(word));
+  return flags;
+}
+
 std::vector<std::vector<std::string>> all_of(const TuningSpace& space) {
   std::vector<std::vector<std::string>> all{{}};
   for (const TunedFlag& flag : space) {
@@ -52,10 +71,7 @@ std::vector<std::vector<std::string>> all_of(const TuningSpace& space) {
       fail(fmt::format("a space of more than {} runs", kMostRuns));
     std::vector<std::vector<std::string>> more;
     for (const auto& flags : all)
-      for (const std::string& value : flag.values) {
-        more.push_back(flags);
-        more.back().push_back("--" + flag.name + "=" + value);
-      }
+      for (const std::string& value : flag.values) more.push_back(with(flags, flag, value));
     all = std::move(more);
   }
   return all;
@@ -77,92 +93,78 @@ void measure(const TunerOptions& o, std::vector<TunedRun>& runs, std::int64_t co
   }
 }
 
-}  // namespace
+// What was tried: in virtual time, without numbers.
+class Tried {
+ public:
+  Tried(const TunerOptions& options, double limit) : options_(options), limit_(limit) {}
 
-TuningSpace parse_space(const std::string& text) {
-  TuningSpace space;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const std::size_t at = word.find('=');
-    TunedFlag flag{word.substr(0, at), {}};
-    std::istringstream values(at == std::string::npos ? "" : word.substr(at + 1));
-    for (std::string value; std::getline(values, value, ',');) flag.values.push_back(value);
-    if (flag.name.empty() || flag.values.empty())
-      fail(fmt::format("--space: found \"{}\", expected FLAG=VALUE,VALUE", word));
-    for (const TunedFlag& other : space)
-      if (other.name == flag.name) fail(fmt::format("--space: {} stands twice", flag.name));
-    space.push_back(std::move(flag));
-  }
-  if (space.empty()) fail("--space: found nothing, expected FLAG=VALUE,VALUE");
-  return space;
-}
-
-TuningSpace usual_space(const Options& o) {
-  const GptConfig& model = o.train.model;
-  TuningSpace space;
-  const auto add = [&](const std::string& name, std::vector<std::string> values) {
-    if (values.size() > 1 && !o.given.contains(name)) space.push_back({name, std::move(values)});
-  };
-  add("tp", divisors(o.ranks, model.heads));
-  add("pp", divisors(o.ranks, model.layers));
-  std::vector<std::string> parts;
-  for (std::int64_t p = 1; p <= o.train.batch && p <= 64; p *= 2)
-    parts.push_back(std::to_string(p));
-  add("micro-batches", parts);
-  if (o.ranks > 1) add("zero", {"0", "1", "2", "3"});
-  add("recompute", {"none", "block"});
-  return space;
-}
-
-PredictedStep predicted_step(const Options& o, const std::string& machine, int turns) {
-  Machine roomy = find_machine(machine);
-  roomy.capacity = 0;
-  const auto run = [&](std::int64_t micro_batches) {
-    Options some = o;
-    some.train.batch = o.train.batch / o.train.micro_batches * micro_batches;
-    some.train.micro_batches = micro_batches;
-    const EmulatedStep step = emulate({.config = some.train,
-                                       .machine = roomy,
-                                       .ranks = some.ranks,
-                                       .meta = true,
-                                       .steps = 1,
-                                       .parts = step_of(some),
-                                       .plans = plans_of(some),
-                                       .alike = one_runs_for_all(some),
-                                       .most_run = 1},
-                                      *blank_samples(some));
-    return PredictedStep{step.seconds, step.exposed_seconds, static_cast<double>(step.most_bytes)};
-  };
-  const std::int64_t all = o.train.micro_batches, turn = o.train.pp, few = turns * turn;
-  const bool divides = o.train.batch % all == 0;
-  if (turns < 2 || all <= few || all % turn != 0 || !divides) return run(all);
-  PredictedStep step = run(few);
-  const PredictedStep fewer = run(few - turn);
-  const double more = static_cast<double>(all - few) / static_cast<double>(turn);
-  step.seconds += more * (step.seconds - fewer.seconds);
-  step.exposed += more * (step.exposed - fewer.exposed);
-  return step;
-}
-
-std::vector<TunedRun> tune(const TunerOptions& o) {
-  const double capacity = find_machine(o.machine).capacity;  // says at once if there is none
-  const double limit = o.limit > 0 ? o.limit : capacity;
-  std::vector<TunedRun> fit, dropped;
-  for (std::vector<std::string>& flags : all_of(o.space)) {
+  void run(std::vector<std::string> flags) {
+    if (!seen_.insert({flags.begin(), flags.end()}).second) return;
+    if (seen_.size() > kMostRuns) fail(fmt::format("a space of more than {} runs", kMostRuns));
     TunedRun run{std::move(flags)};
-    const ReadOptions options = read(o.flags, run.flags);
+    const ReadOptions options = read(options_.flags, run.flags);
     try {
       if (!options.options) fail(reason(options.error));
-      const PredictedStep step = predicted_step(*options.options, o.machine);
+      const PredictedStep step = predicted_step(*options.options, options_.machine);
       run.seconds = step.seconds;
       run.bytes = step.bytes;
-      if (limit > 0 && run.bytes > limit)
-        fail(fmt::format("a rank needs {:.4g} GB, {:.4g} are there", run.bytes / 1e9, limit / 1e9));
+      if (limit_ > 0 && run.bytes > limit_)
+        fail(
+            fmt::format("a rank needs {:.4g} GB, {:.4g} are there", run.bytes / 1e9, limit_ / 1e9));
     } catch (const Error& e) {
       run.dropped = e.what();
     }
     (run.dropped.empty() ? fit : dropped).push_back(std::move(run));
   }
+
+  // The best `count`: the quickest that fit; where none does, those that need the least.
+  std::vector<TunedRun> best(std::size_t count) const {
+    std::vector<TunedRun> all = fit;
+    if (all.empty())
+      for (const TunedRun& run : dropped)
+        if (run.bytes > 0) all.push_back(run);
+    std::stable_sort(all.begin(), all.end(), [&](const TunedRun& a, const TunedRun& b) {
+      return fit.empty() ? a.bytes < b.bytes : a.seconds < b.seconds;
+    });
+    if (all.size() > count) all.erase(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
+    return all;
+  }
+
+  std::vector<TunedRun> fit, dropped;
+
+ private:
+  const TunerOptions& options_;
+  const double limit_;
+  std::set<std::set<std::string>> seen_;
+};
+
+// Changes one flag after the other of the best few, until these stay the same.
+void move(Tried& tried, const TunerOptions& o) {
+  std::vector<std::vector<std::string>> before;
+  for (;;) {
+    const std::vector<TunedRun> best = tried.best(kMoved);
+    std::vector<std::vector<std::string>> flags;
+    for (const TunedRun& run : best) flags.push_back(run.flags);
+    if (flags == before) return;
+    before = flags;
+    for (const std::vector<std::string>& run : flags) {
+      for (const TunedFlag& flag : o.space)
+        for (const std::string& value : flag.values) tried.run(with(run, flag, value));
+      for (const TunedFlag& flag : o.moves)
+        for (const std::string& value : flag.values)
+          tried.run(value == flag.values[0] ? without(run, flag) : with(run, flag, value));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TunedRun> tune(const TunerOptions& o) {
+  const double capacity = find_machine(o.machine).capacity;  // says at once if there is none
+  Tried tried(o, o.limit > 0 ? o.limit : capacity);
+  for (std::vector<std::string>& flags : all_of(o.space)) tried.run(std::move(flags));
+  if (!o.moves.empty()) move(tried, o);
+  std::vector<TunedRun>&fit = tried.fit, &dropped = tried.dropped;
   const auto quickest = [](double TunedRun::*seconds) {
     return [seconds](const TunedRun& a, const TunedRun& b) { return a.*seconds < b.*seconds; };
   };

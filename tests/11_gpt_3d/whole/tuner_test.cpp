@@ -110,6 +110,65 @@ TEST(Tuner, MeasuresTheBestFewAndComesNearToTryingAll) {
   EXPECT_EQ(tuned[16].measured, 0);
 }
 
+// A space of 324 runs, of which the moves try a part: the first choice is within 5 % of trying all.
+TEST(Tuner, MovesComeNearToTryingAll) {
+  TunerOptions options{.flags = kSmallGpt,
+                       .space = parse_space("tp=1,2,4 pp=1,2,4 micro-batches=2,4,8"),
+                       .machine = "dgx-a100"};
+  const auto tried = [](const std::vector<TunedRun>& runs) { return std::ssize(runs); };
+  const std::vector<TunedRun> small = tune(options);
+  options.moves = {{"sp", {"false", "true"}},
+                   {"zero", {"0", "1"}},
+                   {"schedule", {"1f1b", "gpipe", "interleaved --chunks=2"}}};
+  const std::vector<TunedRun> moved = tune(options);
+  TunerOptions whole = options;
+  whole.moves = {};
+  whole.space.insert(whole.space.end(), options.moves.begin(), options.moves.end());
+  const std::vector<TunedRun> all = tune(whole);
+  EXPECT_EQ(tried(all), 3 * 3 * 3 * 2 * 2 * 3);
+  EXPECT_LT(tried(moved), tried(all) / 2);
+  EXPECT_LE(moved[0].seconds, 1.05 * all[0].seconds) << testing::PrintToString(all[0].flags);
+  EXPECT_LT(moved[0].seconds, small[0].seconds) << "better than the space alone";
+}
+
+// Nothing of the space fits; a move that needs less leads to one that does.
+TEST(Tuner, MovesBeginWithWhatNeedsTheLeastWhereNothingFits) {
+  TunerOptions options{
+      .flags = kSmallGpt, .space = parse_space("micro-batches=1,2"), .machine = "dgx-a100"};
+  options.space = parse_space("micro-batches=1,2");
+  double least = 1e18;
+  for (const TunedRun& run : tune(options)) least = std::min(least, run.bytes);
+  options.limit = .9 * least;
+  EXPECT_FALSE(tune(options)[0].dropped.empty());
+  options.moves = {{"zero", {"0", "3"}}, {"recompute", {"none", "block"}}};
+  const std::vector<TunedRun> runs = tune(options);
+  ASSERT_TRUE(runs[0].dropped.empty()) << runs[0].dropped;
+  EXPECT_LE(runs[0].bytes, options.limit);
+}
+
+TEST(Tuner, UsualMovesLeaveWhatIsGivenAndWhatCannotBe) {
+  const auto moves = [](Words more) {
+    Words flags = kSmallGpt;
+    flags.insert(flags.end(), more.begin(), more.end());
+    std::vector<const char*> words{"tune"};
+    for (const std::string& flag : flags) words.push_back(flag.c_str());
+    std::vector<std::string> names;
+    for (const TunedFlag& flag :
+         usual_moves(*parse_options(static_cast<int>(words.size()), words.data()).options))
+      names.push_back(flag.name);
+    return names;
+  };
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::count(names.begin(), names.end(), name) == 1;
+  };
+  for (const std::string name : {"sp", "schedule", "cp", "zero-group", "offload"})
+    EXPECT_TRUE(has(moves({}), name)) << name;
+  EXPECT_FALSE(has(moves({}), "ep")) << "there are no experts";
+  EXPECT_TRUE(has(moves({"--experts=4"}), "ep"));
+  EXPECT_FALSE(has(moves({"--tp=2", "--sp"}), "sp"));
+  EXPECT_FALSE(has(moves({"--cp=2"}), "cp"));
+}
+
 TEST(Tuner, ARunThatFailsForRealIsDropped) {
   TunerOptions options{.flags = kSmallGpt,
                        .space = parse_space("micro-batches=1,2"),
