@@ -18,10 +18,14 @@ using Index = std::int64_t;
 template <class T>
 Index largest(const T* x, Index W, Index size, Index i, Index j) {
   Index best = i * size * W + j * size;
+  T most = x[best];
   for (Index a = 0; a < size; ++a)
     for (Index b = 0; b < size; ++b) {
       const Index at = (i * size + a) * W + j * size + b;
-      if (!(x[at] <= x[best]) && x[best] == x[best]) best = at;
+      // Chosen, not jumped to: which is the largest cannot be foretold.
+      const bool more = !(x[at] <= most) & (most == most);
+      best = more ? at : best;
+      most = more ? x[at] : most;
     }
   return best;
 }
