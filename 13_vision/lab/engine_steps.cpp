@@ -1,0 +1,58 @@
+// Yours to write; from 13_vision/solution/engine_steps.cpp (stub 6623be69b418).
+// Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
+#include "13_vision/engine_steps.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/core/error.h"
+
+namespace aisc {
+
+std::string engine_file(const EngineSettings& s) {
+  const std::int64_t parts = s.ranks * s.micro_batches;
+  if (parts < 1 || s.batch < parts || s.batch % parts != 0)
+    fail(
+        fmt::format("engine: a batch of {} over {} ranks with {} micro-batches each: expected a "
+                    "multiple of {}",
+                    s.batch, s.ranks, s.micro_batches, parts));
+  nlohmann::ordered_json file{
+      {"gradient_clipping", 0},
+      {"optimizer",
+       {{"type", "AdamW"},
+        {"params",
+         {{"lr", s.learning_rate}, {"betas", {0.9, s.beta2}}, {"weight_decay", s.weight_decay}}}}},
+      {"scheduler",
+       {{"type", "WarmupCosineLR"},
+        {"params",
+         {{"total_num_steps", s.steps},
+          {"warmup_num_steps", s.warmup_steps},
+          {"warmup_type", "linear"},
+          {"cos_min_ratio", 0}}}}}};
+  // LAB 13.3: the engine and its file
+  // file["key"] = value. Three keys say how a step's batch is divided, and have to agree:
+  // "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps". Of ZeRO
+  // file["zero_optimization"] is {{"stage", s.zero}}.
+  throw NotImplemented("lab 13.3: the engine and its file", __FILE__, __LINE__);
+  // END LAB 13.3
+  return file.dump(2) + "\n";
+}
+
+double engine_step(Engine& engine, std::int64_t micro_batches, const ReadImages& read) {
+  if (engine.is_boundary() != (micro_batches == 1))
+    fail(
+        fmt::format("engine: a step of {} micro-batches, found one that is under way, or has "
+                    "another number",
+                    micro_batches));
+  double loss = 0;
+  // LAB 13.3: the engine and its file
+  // engine.forward takes a Batch: {.tokens = images.share(), .targets = labels.share(), .terms =
+  // how many losses there are}. Three calls a micro-batch; which of them would you leave out
+  // behind all but the last, and why does the engine not want you to?
+  throw NotImplemented("lab 13.3: the engine and its file", __FILE__, __LINE__);
+  // END LAB 13.3
+  return loss / static_cast<double>(micro_batches);
+}
+
+}  // namespace aisc
