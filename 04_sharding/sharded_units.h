@@ -1,6 +1,8 @@
 // ZeRO's three stages, and FSDP, as a hook around the layers (Rajbhandari et al., "ZeRO: memory
 // optimizations toward training trillion parameter models", SC 2020, section 5; Zhao et al.,
-// "PyTorch FSDP", VLDB 2023).
+// "PyTorch FSDP", VLDB 2023); over all ranks, or within groups of them that hold copies (Zhang et
+// al., "MiCS: near-linear scaling for training gigantic model on public cloud", VLDB 2022, sections
+// 3.2 and 3.4; FSDP's HYBRID_SHARD).
 #pragma once
 
 #include <memory>
@@ -20,6 +22,9 @@ struct ShardOptions {
   int stage = 3;
   GatherOptions gather = {};  // of stage 3
   std::int64_t bucket = 0;    // ScatteredGradients::Options, in elements
+  // So many ranks, neighbours, divide the model among themselves, a node's say; the other groups
+  // have the same. 0: all ranks are one group.
+  int group = 0;
 };
 
 // Each rank updates its shard of every unit. A step sends, per rank and with m micro-batches, in
@@ -29,16 +34,24 @@ struct ShardOptions {
 //   stage 3   3 m Psi      weights gathered for forward and again for backward, gradients
 //                          scattered; less where units stay (GatherOptions); a tied table once
 //                          more, for the head
+// In groups of g ranks N is g in all of that, in memory and in what is sent within the group. Once
+// a step the groups' sums of each shard become one: across the N/g ranks that have the same shard a
+// rank sends
+//   2 Psi/g (N/g - 1)/(N/g)
+// elements more, unit by unit while backward of the last micro-batch goes on. With g = N that is 0,
+// with g = 1 it is plain data parallelism.
 class ShardedUnits final : public Reducer {
  public:
-  // A store padded for rank.world, without memory for gradients from stage 2 on and for values in
-  // stage 3. Throws Error for another stage than 1, 2 or 3, and as GatherOptions, gather_schedule
-  // and ScatteredGradients do.
+  // A store padded for the ranks of a group, without memory for gradients from stage 2 on and for
+  // values in stage 3. Collective where there are groups. Throws Error for another stage than 1, 2
+  // or 3, for groups that do not divide rank.world, and as GatherOptions, gather_schedule and
+  // ScatteredGradients do.
   ShardedUnits(const Rank& rank, const Model& model, ParameterStore& store,
                const ShardOptions& options);
 
   std::vector<OptimizerSlice> slices() const override;
   bool divides() const override { return true; }
+  Groups groups() const override { return {within_.get(), across_.get()}; }
   bool joins_forward() const override { return options_.stage == 3; }
 
   void begin() override { gradients_.begin(); }
@@ -53,16 +66,28 @@ class ShardedUnits final : public Reducer {
   void take_slices() override;
 
  private:
+  // The sum of a unit's gradients within the group.
+  void scatter(std::size_t unit);
+  // Launches the sums across groups of units whose sum within this one is over.
+  void sum_across();
+
   const ShardOptions options_;
+  const std::unique_ptr<Communicator> within_, across_;  // null: all ranks are one group
+  const Rank group_;                                     // this rank in its group
   const std::vector<LayerUnits> layers_;
   const std::vector<ShardPiece> pieces_;
   std::optional<SlicedWeights> shards_;  // of stage 3
   std::optional<GatheredWeights> weights_;
   ScatteredGradients gradients_;
+  // Of a step, where there are groups: final units that are not summed across them yet, the unit
+  // whose sum within the group may be under way, and the sums across groups that are.
+  std::vector<std::size_t> waiting_;
+  std::optional<std::size_t> scattered_;
+  std::vector<Work> sums_;
 };
 
-// Each rank has updated its slice of every unit of a store with memory for all values: now all have
-// all. Collective.
+// Each rank has updated its slice of every unit of a store with memory for all values: now all of
+// rank.world have all. Collective.
 void gather_updated(const Rank& rank, ParameterStore& store);
 
 // For a Trainer.

@@ -32,8 +32,8 @@ std::unique_ptr<Communicator> placed_as(const Options& options, Communicator& wo
 PlanTable plans_of(const Options& options);
 
 // A table of what of a planned step would leave nodes of --machine in each order of the mesh
-// (slow_bytes.h). Empty where there is one node or no mesh, and of stages that are several on a
-// rank, whose links are a ring.
+// (slow_bytes.h). Empty where there is one node or no mesh, of stages that are several on a rank,
+// whose links are a ring, and of shards in groups, which are two of them.
 std::string bytes_by_order(const Options& options, const SentBytes& sent);
 
 }  // namespace aisc

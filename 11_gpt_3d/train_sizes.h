@@ -29,7 +29,7 @@ void complete_sizes(Options& options, const Task& task,
 void require_same_model(const Checkpoint& checkpoint, const Options& options);
 
 // Whether ranks do the same as one that runs for all of them: not those that send signs, own whole
-// units, or meet in groups that only they can split off.
+// units, or meet in groups that only they can split off, of experts or of shards.
 bool one_runs_for_all(const Options& options);
 
 // What a step of these options holds and sends on rank 0, without numbers.

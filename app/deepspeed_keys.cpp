@@ -9,10 +9,10 @@ using enum DeepSpeedKey::Possible;
 
 constexpr DeepSpeedKey kKeys[] = {
     {"amp", No, "there is no automatic choice of types; fp16 or bf16"},
-    {"zero_optimization.zero_hpz_partition_size", No, "shards lie on all data-parallel ranks"},
+    {"zero_optimization.zero_hpz_partition_size", No,
+     "it is a second copy of the weights alone; mics_shard_size divides all states in groups"},
     {"zero_optimization.zero_quantized_weights", No, "weights are gathered in their own type"},
     {"zero_optimization.zero_quantized_gradients", No, "gradients are summed in their own type"},
-    {"zero_optimization.mics_shard_size", No, "shards lie on all data-parallel ranks"},
     {"zero_optimization.cpu_offload", No, "DeepSpeed deprecates it; offload_optimizer"},
     {"zero_optimization.cpu_offload_params", No, "DeepSpeed deprecates it; offload_param"},
     {"communication_data_type", No, "gradients are summed in their own type; data_types"},
@@ -35,6 +35,8 @@ constexpr DeepSpeedKey kKeys[] = {
     {"zero_force_ds_cpu_optimizer", Any, "the host's optimizer is the same as the device's"},
     {"zero_optimization.allgather_bucket_size", Any, "weights are gathered unit by unit"},
     {"zero_optimization.sub_group_size", Any, "weights are updated unit by unit"},
+    {"zero_optimization.mics_hierarchical_params_gather", Any,
+     "--algorithm says how weights are gathered"},
     {"zero_optimization.ignore_unused_parameters", Any, "every parameter is used"},
     {"zero_optimization.elastic_checkpoint", Any, "a checkpoint fits any number of ranks"},
     {"zero_optimization.stage3_gather_16bit_weights_on_model_save", Any,

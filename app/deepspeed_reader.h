@@ -42,6 +42,7 @@ class DeepSpeedReader {
   double rate() const;
   // deepspeed_zero.cpp
   void zero();
+  void shard_groups(std::int64_t stage, bool weights_away);
   bool offload(std::int64_t stage);
 
   void flag(const std::string& name, const std::string& value, const Setting& from) {

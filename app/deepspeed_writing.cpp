@@ -17,6 +17,7 @@ const std::set<std::string> kSaid = {"batch",
                                      "micro-batches",
                                      "ranks",
                                      "zero",
+                                     "zero-group",
                                      "live",
                                      "reuse",
                                      "persist",
@@ -117,6 +118,7 @@ Json zero_block(const Options& o) {
     block["stage3_param_persistence_threshold"] = s.persist;
     block["stage3_prefetch_bucket_size"] =
         std::llround(std::ceil(s.prefetch * o.train.model.block_weights_per_token()));
+    if (s.group > 0) block["mics_shard_size"] = s.group;
   }
   Json device = {{"device", o.tier.empty() ? "cpu" : "nvme"}};
   if (!o.tier.empty()) device["nvme_path"] = o.tier.substr(o.tier.find(':') + 1);
@@ -177,10 +179,11 @@ WrittenConfig to_deepspeed(const Options& o) {
     const bool is_lost = !kSaid.contains(flag) && !kElsewhere.contains(flag);
     const bool has_word = flag != "optimizer" || !o.adafactor();
     const bool activations_stay = flag != "offload" || !o.offloads("activations");
+    const bool has_groups = flag != "zero-group" || o.sharding.zero == 3 || o.sharding.group == 0;
     const bool has_type = flag != "precision" || !o.compression.f8;
     const bool ends_there =
         flag != "min-learning-rate" || t.decay == Decay::Cosine || t.min_learning_rate == 0;
-    if (is_lost || !has_word || !activations_stay || !has_type || !ends_there)
+    if (is_lost || !has_word || !activations_stay || !has_groups || !has_type || !ends_there)
       written.without.push_back(flag);
   }
   return written;

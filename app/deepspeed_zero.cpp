@@ -13,6 +13,7 @@ void DeepSpeedReader::zero() {
   if (number > 3) stage->refuse("0, 1, 2 or 3");
   const bool weights_away = offload(number);
   if (stage && !weights_away) flag("zero", std::to_string(number), *stage);
+  shard_groups(number, weights_away);
   // Of stage 3 alone.
   for (const auto& [key, name] : {std::pair("stage3_max_live_parameters", "live"),
                                   std::pair("stage3_max_reuse_distance", "reuse"),
@@ -49,6 +50,21 @@ void DeepSpeedReader::zero() {
     else
       remark(*s, "with ZeRO shards are always sent while layers compute");
   }
+}
+
+// MiCS: of stage 3 alone, as DeepSpeed has it; -1 and 0 are none.
+void DeepSpeedReader::shard_groups(std::int64_t stage, bool weights_away) {
+  const auto s = file_.take("zero_optimization.mics_shard_size");
+  if (!s) return;
+  const std::int64_t ranks = s->value == -1 ? 0 : s->whole(0);
+  if (ranks == 0)
+    remark(*s, "shards lie on all data-parallel ranks");
+  else if (stage != 3)
+    remark(*s, fmt::format("the stage is {}", stage));
+  else if (weights_away)
+    s->complain("weights leave to the hosts of all ranks, which divide them");
+  else
+    flag("zero-group", std::to_string(ranks), *s);
 }
 
 // Where state, or all, lies. True: weights lie on the host, which the ranks divide already.

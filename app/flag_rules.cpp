@@ -76,6 +76,24 @@ void require_sharding(const Options& o, const IsHere& here) {
                                      "its sums are of slices, or of all");
 }
 
+// The ranks that sum a Sync's gradients are groups of so many, of whichever.
+void require_shard_groups(const Options& o) {
+  const int group = o.sharding.group;
+  const Beside groups{fmt::format("--zero-group {}", group)};
+  groups.refuse(o.sharding.by == "owners", "--shard-by owners", "an owner has its units for all");
+  groups.refuse(o.adafactor(), "--optimizer adafactor", "its sums are of the slices of all ranks");
+  groups.refuse(o.offloads("optimizer") && !o.shards_stay(),
+                fmt::format("--zero {} --offload {}", o.sharding.zero, o.offload),
+                "hosts divide gradients among all ranks; --zero 1 or 3 leaves them on the devices");
+  const auto divide = [&](int ranks, const char* what) {
+    if (ranks % group != 0)
+      fail(fmt::format("{}: {} {}, expected a divisor of them", groups.what, ranks, what));
+  };
+  const int ranks = o.train.data_ranks(o.ranks) * o.train.cp;
+  divide(ranks, "ranks sum gradients");
+  if (o.train.model.experts.count > 0) divide(ranks / o.train.ep, "ranks sum gradients of experts");
+}
+
 void require_offload(const Options& o, const IsHere& here) {
   if (!(o.device_memory_gb >= 0))
     fail(fmt::format("--device-memory-gb is {}, expected 0 or more", o.device_memory_gb));
@@ -333,6 +351,7 @@ void require_parallel(Options& o, const IsHere& here) {
   if (o.onebit_adam()) require_onebit_adam(o, here);
   if (o.data_parallel.average_every > 0) require_local_steps(o, here);
   if (o.sharding.zero > 0) require_sharding(o, here);
+  if (o.sharding.zero > 0 && o.sharding.group > 0) require_shard_groups(o);
   require_offload(o, here);
   require_fitted(o);
   if (o.adafactor()) require_adafactor(o);

@@ -167,6 +167,12 @@ void add_sharding(FlagRows& rows, Options& o) {
               "ZeRO's stage: ranks divide nothing (0), the optimizer's state (1), gradients, too "
               "(2), weights, too (3)")
       .is(kLayout);
+  rows.number(
+          "zero-group", s.group, 0, kMostRanks,
+          "so many data-parallel ranks, neighbours, divide the model among themselves, those of "
+          "a node say, and all such groups have copies (MiCS, HYBRID_SHARD); 0: all of them")
+      .is(kLayout)
+      .only_beside("--zero", [&s] { return s.zero > 0; });
   stage3(rows.text("shard-by", s.by,
                    "stage 3: each rank has a slice of every unit of weights, or owns whole units",
                    {"slices", "owners"}));

@@ -76,6 +76,7 @@ struct Options {
     // Elements: 04_sharding/gather_schedule.h says of what.
     std::int64_t live = 0;  // 0: no limit
     std::int64_t reuse = 0, persist = 0;
+    int group = 0;             // ranks that divide the model among themselves; 0: all of them
     bool activations = false;  // what blocks keep is cut over the ranks of train.tp
   } sharding;
   // What lies on the host: "weights", with gradients and the optimizer, "optimizer", with

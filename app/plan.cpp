@@ -41,6 +41,10 @@ SentMeter::SentMeter(const Rank& rank, const Trainer& trainer) {
   };
   Mesh* const mesh = trainer.mesh();
   count(rank.world, mesh ? &SentBytes::sums : &SentBytes::data);
+  for (const Reducer::Groups& groups : trainer.groups()) {
+    if (groups.within) count(*groups.within, &SentBytes::data);
+    if (groups.across) count(*groups.across, &SentBytes::across);
+  }
   if (!mesh) return;
   count(mesh->gradients(), &SentBytes::data);
   count(mesh->tensor_gradients(), &SentBytes::data);
@@ -123,8 +127,12 @@ std::string plan_text(const TrainConfig& config, int ranks, const StepBooks& pla
     line("copied to the host", [](const StepBooks& b) { return b.copied.from_device; });
     line("copied to the device", [](const StepBooks& b) { return b.copied.to_device; });
   }
+  const bool in_groups = planned.sent.across > 0;
+  if (config.has_mesh() || in_groups)
+    line(in_groups ? "sent within a group" : "sent to data ranks",
+         [](const StepBooks& b) { return b.sent.data; });
+  if (in_groups) line("sent across groups", [](const StepBooks& b) { return b.sent.across; });
   if (config.has_mesh()) {
-    line("sent to data ranks", [](const StepBooks& b) { return b.sent.data; });
     line("sent to tensor ranks", [](const StepBooks& b) { return b.sent.tensor; });
     if (config.cp > 1)
       line("sent to context ranks", [](const StepBooks& b) { return b.sent.context; });

@@ -13,14 +13,15 @@ namespace aisc {
 // Bytes that a rank sends in a step, by those to whom: of collectives what a ring sends, 2 (N -
 // 1)/N of an all-reduce's bytes and (N - 1)/N of a gather's and a scatter's.
 struct SentBytes {
-  double data = 0;     // to the ranks that share each batch
+  double data = 0;     // to the ranks that share each batch; of shards in groups, to its own group
+  double across = 0;   // of shards in groups: to the ranks that have the same
   double tensor = 0;   // to those that share each layer
   double context = 0;  // to those that share each sequence
   double experts = 0;  // to those that together have all experts
   double stages = 0;   // activations and their gradients, to the next stage and the one before
   double tables = 0;   // between the first and the last stage, of the table that both have
   double sums = 0;     // of a mesh: the few numbers that all add up
-  double all() const { return data + tensor + context + experts + stages + tables + sums; }
+  double all() const { return data + across + tensor + context + experts + stages + tables + sums; }
 };
 
 // Of the calls between two looks at the statistics of a communicator of `ranks`.

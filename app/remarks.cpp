@@ -27,7 +27,7 @@ std::vector<Idle> idle_in_training(const Options& o) {
   const int directions = (dp > 1) + (t.tp > 1) + (t.pp > 1);
   return {
       {dp == 1 && o.sharding.zero > 0,
-       {"zero"},
+       {"zero", "zero-group"},
        "one rank has all of the batch, and nobody to divide with"},
       {dp == 1, {"overlap", "bucket-mb"}, "one rank has all of the batch, and no sums to send"},
       {dp == 1 && o.data_parallel.average_every > 0,

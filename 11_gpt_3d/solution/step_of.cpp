@@ -49,7 +49,8 @@ ShardOptions shards_of(const Options::Sharding& s) {
           .gather = {.prefetch = s.prefetch,
                      .live = s.live > 0 ? s.live : GatherOptions::kAll,
                      .reuse = s.reuse,
-                     .persist = s.persist}};
+                     .persist = s.persist},
+          .group = s.group};
 }
 
 LinkCodes links_of(const std::string& name) {
@@ -219,7 +220,8 @@ PlanTable plans_of(const Options& options) {
 std::string bytes_by_order(const Options& options, const SentBytes& sent) {
   const TrainConfig& c = options.train;
   const int node = find_machine(options.machine).ranks_per_node;
-  if (node >= options.ranks || c.pp * c.tp == 1 || c.cp * c.ep > 1 || options.chunks() > 1)
+  if (node >= options.ranks || c.pp * c.tp == 1 || c.cp * c.ep > 1 || options.chunks() > 1 ||
+      sent.across > 0)
     return "";
   const MeshShape shape = c.mesh(options.ranks);
   const auto whole = [](double bytes) { return std::llround(bytes); };

@@ -76,7 +76,8 @@ void require_same_model(const Checkpoint& checkpoint, const Options& options) {
 }
 
 bool one_runs_for_all(const Options& options) {
-  return !options.onebit_adam() && options.sharding.by != "owners" && options.ep_node == 0;
+  return !options.onebit_adam() && options.sharding.by != "owners" && options.sharding.group == 0 &&
+         options.ep_node == 0;
 }
 
 PlannedStep plan_of(const Options& options) {

@@ -45,7 +45,7 @@ Engine::Engine(const Rank& rank, Model model, const TrainConfig& config, StepPar
           rank.device, make_units(model_),
           ParameterStore::Options{.value_dtype = config.model.dtype,
                                   .grad_dtype = config.gradient_dtype,
-                                  .ranks = parts_.divided ? rank.world.size() : 1,
+                                  .ranks = parts_.shards(rank.world.size()),
                                   .values = parts_.all_values,
                                   .gradients = parts_.all_gradients})),
       reducer_(parts_.reducer(rank_, model_, *store_)),

@@ -70,8 +70,16 @@ class Reducer : public LayerHook {
   // The weights that this rank's optimizer updates, and where their gradients are after finish():
   // all of them here, on every rank.
   virtual std::vector<OptimizerSlice> slices() const { return slices_of(store_.parameters()); }
-  // True: the ranks' slices are parts of the model, and together each of its elements once.
+  // True: the ranks' slices are parts of the model, and together each of its elements once, in each
+  // of the groups().
   virtual bool divides() const { return false; }
+  // Of slices that are parts: the ranks whose parts together are the model, and those that have the
+  // same part as this one, of which rank 0's counts and is saved. Null: all are one group, and
+  // nobody has the same.
+  struct Groups {
+    const Communicator *within = nullptr, *across = nullptr;
+  };
+  virtual Groups groups() const { return {}; }
   // True: hooks communicate in forward, too, also where nothing is trained: then all ranks take the
   // same passes over the layers.
   virtual bool joins_forward() const { return false; }
@@ -215,6 +223,9 @@ struct StepParts {
   // ParameterStore::Options: whether units are padded to split evenly over the ranks; whether there
   // is memory for all values and gradients, or the reducer binds them.
   bool divided = false, all_values = true, all_gradients = true;
+  int shard_group = 0;  // where units are divided: over groups of so many ranks; 0: over all
+  // Over how many of the `ranks` that sum gradients units are divided.
+  int shards(int ranks) const { return !divided ? 1 : shard_group > 0 ? shard_group : ranks; }
 };
 
 }  // namespace aisc

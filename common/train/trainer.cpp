@@ -87,7 +87,7 @@ Trainer::Synced Trainer::make_synced(Sync sync) const {
       rank_.device, make_units(model_, sync),
       ParameterStore::Options{.value_dtype = config_.model.dtype,
                               .grad_dtype = config_.gradient_dtype,
-                              .ranks = parts_.divided ? summing.size() : 1,
+                              .ranks = parts_.shards(summing.size()),
                               .values = parts_.all_values,
                               .gradients = parts_.all_gradients});
   its.reducer = parts_.reducer(its.ranks, model_, *its.store);
@@ -97,6 +97,12 @@ Trainer::Synced Trainer::make_synced(Sync sync) const {
 std::vector<const ParameterStore*> Trainer::stores() const {
   std::vector<const ParameterStore*> all;
   for (const Synced& its : synced_) all.push_back(its.store.get());
+  return all;
+}
+
+std::vector<Reducer::Groups> Trainer::groups() const {
+  std::vector<Reducer::Groups> all;
+  for (const Synced& its : synced_) all.push_back(its.reducer->groups());
   return all;
 }
 
@@ -128,7 +134,16 @@ Model Trainer::make_model() const {
                   stages_ ? stages_->blocks() : std::vector<BlockRange>(1));
 }
 
+bool Trainer::is_first_copy(const OptimizerSlice& slice) const {
+  const Sync sync = slice.parameter ? slice.parameter->sync : Sync::Data;
+  const auto its = std::find_if(synced_.begin(), synced_.end(),
+                                [&](const Synced& one) { return one.sync == sync; });
+  const Communicator* copies = its->reducer->groups().across;
+  return !copies || copies->rank() == 0;
+}
+
 bool Trainer::writes(const OptimizerSlice& slice) const {
+  if (!is_first_copy(slice)) return false;
   MeshPlace place = mesh_ ? mesh_->place() : MeshPlace{};
   place.dp = data_.world.rank();
   place.expert_dp = ranks_of(Sync::ExpertData).rank();
@@ -247,8 +262,11 @@ void Trainer::wait_for_loss() {
 double Trainer::own_square() {
   wait_for_loss();
   const auto span = rank_.trace.span("clip");
-  if (mesh_ && parts_.own_square)
-    return parts_.own_square(optimizer_->slices(), reducer().divides(), counting_place());
+  if (mesh_ && parts_.own_square) {
+    std::vector<OptimizerSlice> counted = optimizer_->slices();
+    std::erase_if(counted, [this](const OptimizerSlice& slice) { return !is_first_copy(slice); });
+    return parts_.own_square(counted, reducer().divides(), counting_place());
+  }
   const MeshPlace place = counting_place();
   double square = 0;
   for (const Synced& its : synced_) {

@@ -72,6 +72,7 @@ class Trainer : private StepEnd {
   const ParameterStore& parameters() const { return *synced_.front().store; }
   // Of all parameters: one for each Sync that occurs.
   std::vector<const ParameterStore*> stores() const;
+  std::vector<Reducer::Groups> groups() const;  // of each of these stores'
   const Optimizer& optimizer() const { return *optimizer_; }
   StepScale* scale() const { return scale_.get(); }  // null: the loss is not scaled
   const Reducer& reducer() const { return *synced_.front().reducer; }
@@ -80,7 +81,7 @@ class Trainer : private StepEnd {
   // True: ranks hold parts of the model, shards, stages or parts of layers. Together those that
   // write theirs hold each of its elements once.
   bool divides() const { return mesh_ || reducer().divides(); }
-  bool writes(const OptimizerSlice& slice) const;
+  bool writes(const OptimizerSlice& slice) const;  // this rank, and no other that has the same
   // Null where every rank has whole layers of the whole model.
   Mesh* mesh() const { return mesh_.get(); }
   Stages* stages() const { return stages_.get(); }  // null: no pipeline
@@ -107,6 +108,7 @@ class Trainer : private StepEnd {
   bool has_experts() const { return config_.model.experts.count > 0; }
   Communicator& ranks_of(Sync sync) const;  // those that sum its gradients
   Synced make_synced(Sync sync) const;
+  bool is_first_copy(const OptimizerSlice& slice) const;  // of shards that several groups have
   // Tensor ranks compute the same losses: one of them counts them.
   bool counts_losses() const { return !mesh_ || mesh_->place().tp == 0; }
   MicroBatch micro_batch(const SampleSource& data, std::int64_t m);
