@@ -100,6 +100,12 @@ TEST_F(DeepSpeedConfigs, BrokenVariantsAreRefusedWithTheirLines) {
   EXPECT_EQ(refused("\"contiguous_gradients\"", "\"zero_quantized_weights\""),
             ":12: zero_optimization.zero_quantized_weights: DeepSpeed knows it, but it is not "
             "possible here: weights are gathered in their own type");
+  EXPECT_EQ(refused("\"contiguous_gradients\": true", "\"zero_hpz_partition_size\": 8"),
+            ":12: zero_optimization.zero_hpz_partition_size: DeepSpeed knows it, but it is not "
+            "possible here: it is a second copy of the weights alone; mics_shard_size divides all "
+            "states in groups");
+  EXPECT_EQ(refused("\"contiguous_gradients\": true", "\"mics_shard_size\": -2"),
+            ":12: zero_optimization.mics_shard_size: found -2, expected a whole number, 0 or more");
   EXPECT_EQ(refused("1.0", "-1"), ":14: gradient_clipping: found -1, expected a number, 0 or more");
   EXPECT_EQ(refused("\"stage\": 3,", "\"stage\": 3, \"stage\": 2,"),
             ":6: \"stage\" stands twice, first in line 6");
@@ -206,6 +212,41 @@ TEST_F(DeepSpeedConfigs, SchedulersAreFlags) {
   EXPECT_EQ(cosine.learning_rate, .5);
 }
 
+// MiCS, which DeepSpeed has in stage 3.
+TEST_F(DeepSpeedConfigs, GroupsOfShardsAreAFlag) {
+  const auto found = [&](const std::string& block) {
+    file("{\"train_batch_size\": 8, \"zero_optimization\": {" + block + "}}");
+    return accepted(with({"--ranks", "4"}));
+  };
+  const Options groups =
+      found("\"stage\": 3, \"mics_shard_size\": 2, \"mics_hierarchical_params_gather\": true");
+  EXPECT_EQ(groups.sharding.group, 2);
+  ASSERT_EQ(groups.remarks.size(), 1u);
+  EXPECT_TRUE(
+      groups.remarks[0].ends_with("changes nothing: --algorithm says how weights are "
+                                  "gathered"))
+      << groups.remarks[0];
+  for (const char* none : {"-1", "0"}) {
+    const Options all = found(std::string("\"stage\": 3, \"mics_shard_size\": ") + none);
+    EXPECT_EQ(all.sharding.group, 0);
+    EXPECT_TRUE(all.remarks[0].ends_with("shards lie on all data-parallel ranks"));
+  }
+  const Options other = found("\"stage\": 2, \"mics_shard_size\": 2");
+  EXPECT_EQ(other.sharding.group, 0);
+  EXPECT_TRUE(other.remarks[0].ends_with("mics_shard_size changes nothing: the stage is 2"));
+  const std::string cpu = "{\"device\": \"cpu\"}";
+  file("{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 3, \"offload_param\": " + cpu +
+       ", \"offload_optimizer\": " + cpu + ", \"mics_shard_size\": 2}}");
+  EXPECT_NE(
+      refusal(with({"--ranks", "4"}))
+          .find("mics_shard_size: weights leave to the hosts of all ranks, which divide them"),
+      std::string::npos);
+  file("{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 3, \"mics_shard_size\": 3}}");
+  EXPECT_NE(parsed::refusal_in_full(with({"--ranks", "4"}))
+                .find("--zero-group comes from " + path_ + ":1: zero_optimization.mics_shard_size"),
+            std::string::npos);
+}
+
 TEST_F(DeepSpeedConfigs, OffloadBlocksAreFlags) {
   const auto offload = [&](const std::string& block) {
     file("{\"train_batch_size\": 8, \"zero_optimization\": {" + block + "}}");
@@ -244,6 +285,7 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
            {"--ranks", "2", "--warmup-type", "log", "--warmup", "7"},
            {"--ranks", "2", "--offload", "weights", "--tier", "disk:/x"},
            {"--ranks", "2", "--precision", "f16", "--loss-scale", "512", "--print-every", "9"},
+           {"--ranks", "2", "--zero", "3", "--zero-group", "1"},
            {"--ranks", "2", "--optimizer", "onebit-adam", "--onebit-warmup", "50"}}) {
     const Options before = accepted(flags);
     const WrittenConfig written = to_deepspeed(before);
@@ -258,6 +300,7 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
       EXPECT_DOUBLE_EQ(after.train.rates().at(step), before.train.rates().at(step));
     EXPECT_EQ(after.train.model.dtype, before.train.model.dtype);
     EXPECT_EQ(after.sharding.zero, before.sharding.zero);
+    EXPECT_EQ(after.sharding.group, before.sharding.group);
     EXPECT_EQ(after.sharding.prefetch, before.sharding.prefetch);
     EXPECT_EQ(after.offload, before.offload);
     EXPECT_EQ(after.tier, before.tier);
@@ -271,6 +314,10 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
   EXPECT_EQ(to_deepspeed(accepted({"--decay", "linear", "--min-learning-rate", "1e-4"})).without,
             std::vector<std::string>{"min-learning-rate"})
       << "WarmupDecayLR ends at 0";
+}
+
+  EXPECT_EQ(to_deepspeed(accepted({"--ranks", "2", "--zero", "1", "--zero-group", "1"})).without,
+            std::vector<std::string>{"zero-group"});
 }
 
 }  // namespace

@@ -189,5 +189,23 @@ TEST(PlanText, OfAMeshSaysToWhom) {
       << text;
 }
 
+TEST(PlanText, OfShardsInGroupsSaysWhatGoesAcross) {
+  TrainConfig config = config_of();
+  StepBooks planned{.ledger = ledger_of(1000, 50), .sent = {.data = 1500, .across = 70}};
+  const std::string alone = plan_text(config, 8, planned);
+  EXPECT_NE(alone.find("sent within a group                       1500\n"
+                       "sent across groups                          70\n"
+                       "sent by a ring                            1570\n"),
+            std::string::npos)
+      << alone;
+  config.tp = 2;
+  planned.sent.tensor = 4;
+  const std::string mesh = plan_text(config, 8, planned);
+  EXPECT_NE(mesh.find("sent across groups                          70\n"
+                      "sent to tensor ranks                         4\n"),
+            std::string::npos)
+      << mesh;
+}
+
 }  // namespace
 }  // namespace aisc

@@ -36,6 +36,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{}, ""}, Case{{"--zero", "2"}, "--zero has no effect: one rank"},
         Case{{"--zero", "0"}, ""}, Case{{"--zero", "2", "--ranks", "2"}, ""},
         Case{{"--zero", "2", "--ranks", "2", "--tp", "2"}, "--zero has no effect"},
+        Case{{"--zero", "2", "--zero-group", "1"}, "--zero, --zero-group have no effect"},
+        Case{{"--zero", "2", "--zero-group", "2", "--ranks", "4"}, ""},
         Case{{"--overlap", "off", "--bucket-mb", "3"}, "--overlap, --bucket-mb have no effect"},
         Case{{"--overlap", "off", "--ranks", "2"}, ""},
         Case{{"--average-every", "7"}, "--average-every has no effect"},

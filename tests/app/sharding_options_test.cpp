@@ -37,6 +37,22 @@ TEST(ShardingOptions, SayWhichFlagsDoNotGoTogether) {
         "--pp 2 and --shard-by owners: of the table, which is on two stages, other ranks would be "
         "the "
         "owners"},
+       {{"--ranks", "4", "--zero-group", "2"}, "--zero-group: only beside --zero"},
+       {{"--ranks", "4", "--zero", "1", "--zero-group", "3"},
+        "--zero-group 3: 4 ranks sum gradients, expected a divisor of them"},
+       {{"--ranks", "4", "--zero", "1", "--zero-group", "8"},
+        "--zero-group 8: 4 ranks sum gradients, expected a divisor of them"},
+       {{"--ranks", "8", "--tp", "2", "--zero", "3", "--zero-group", "8"},
+        "--zero-group 8: 4 ranks sum gradients, expected a divisor of them"},
+       {{"--ranks", "4", "--zero", "1", "--zero-group", "4", "--experts", "4", "--ep", "2"},
+        "--zero-group 4: 2 ranks sum gradients of experts, expected a divisor of them"},
+       {{"--ranks", "4", "--zero", "3", "--zero-group", "2", "--shard-by", "owners"},
+        "--zero-group 2 and --shard-by owners: an owner has its units for all"},
+       {{"--ranks", "4", "--zero", "3", "--zero-group", "2", "--optimizer", "adafactor"},
+        "--zero-group 2 and --optimizer adafactor: its sums are of the slices of all ranks"},
+       {{"--ranks", "4", "--zero", "2", "--zero-group", "2", "--offload", "optimizer"},
+        "--zero-group 2 and --zero 2 --offload optimizer: hosts divide gradients among all ranks; "
+        "--zero 1 or 3 leaves them on the devices"},
        {{"--optimizer", "adafactor", "--average-every", "4"},
         "--optimizer adafactor and --average-every: its sums are not of one rank"},
        {{"--optimizer", "adafactor", "--device", "cuda"},
@@ -57,7 +73,11 @@ TEST(ShardingOptions, GoTogetherOtherwise) {
            {"--zero", "2", "--accumulate", "layered", "--micro-batches", "2"},
            {"--zero", "3", "--optimizer", "adafactor", "--plan"},
            {"--optimizer", "adafactor", "--overlap", "off"},
-           {"--zero", "1", "--device", "cuda"}})
+           {"--zero", "1", "--device", "cuda"},
+           {"--zero", "1", "--zero-group", "1"},
+           {"--zero", "1", "--zero-group", "2", "--ranks", "4", "--offload", "optimizer"},
+           {"--zero", "3", "--zero-group", "4", "--ranks", "4", "--cp", "2"},
+           {"--zero", "2", "--zero-group", "2", "--ranks", "8", "--experts", "4", "--ep", "2"}})
     EXPECT_TRUE(parse(flags).options) << flags[0] << " " << flags[1] << " " << flags[2];
   const Options all =
       accepted({"--zero", "3", "--prefetch", "0", "--live", "9", "--reuse", "8", "--persist", "7"});

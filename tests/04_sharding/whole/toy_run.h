@@ -19,7 +19,7 @@ inline constexpr GatherOptions kAlwaysWhole = {.persist = GatherOptions::kAll};
 struct ToyRun {
   ToyRun(const Rank& rank, const std::vector<toy::Size>& sizes, const StepParts& parts)
       : toy(rank, sizes,
-            {.ranks = parts.divided ? rank.world.size() : 1,
+            {.ranks = parts.shards(rank.world.size()),
              .values = parts.all_values,
              .gradients = parts.all_gradients}),
         reducer(parts.reducer(rank, toy.model, *toy.store)) {

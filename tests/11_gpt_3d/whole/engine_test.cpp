@@ -79,6 +79,7 @@ TEST(EngineOnRanks, TakesTheStepsOfOneTrainerWithAnyParts) {
       {3, {"--zero=2", "--micro-batches=2"}},
       {2, {"--zero=3", "--prefetch=0", "--micro-batches=2"}},
       {4, {"--zero=3", "--persist=700"}},
+      {4, {"--zero=2", "--zero-group=2", "--micro-batches=3"}},
       {2, {"--offload=optimizer"}},
       {2, {"--offload=weights", "--micro-batches=2"}},
       {3, {"--offload=activations"}}};

@@ -52,6 +52,7 @@ struct LayoutCase {
   std::string router = "switch";
   int micro = 3;   // micro-batches; interleaving takes as many as a multiple of its ranks
   int layers = 0;  // 0: as many as stages need, and 3 at least
+  int group = 0;   // of so many data ranks that divide the model; 0: of all
 
   int ranks() const { return dp * pp * tp * cp; }
   int micro_batches() const { return schedule == "interleaved" ? pp : micro; }
@@ -59,7 +60,8 @@ struct LayoutCase {
 };
 inline std::ostream& operator<<(std::ostream& out, const LayoutCase& c) {
   return out << fmt::format(
-             "dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+             "dp {} pp {} tp {} zero {}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}", c.dp, c.pp, c.tp, c.zero,
+             c.group == 0 ? "" : fmt::format(" in groups of {}", c.group),
              c.weights_away ? " weights away" : "", c.saved_away ? " saved away" : "",
              c.update_away ? " update away" : "", c.owners ? " by owners" : "",
              c.pp > 1 ? " " + c.schedule : "", c.stored ? " stored" : "",
@@ -150,7 +152,7 @@ inline StepParts parts_of(const LayoutCase& c) {
   else if (c.owners)
     parts = owned();
   else if (c.zero > 0)
-    parts = sharded({.stage = c.zero});
+    parts = sharded({.stage = c.zero, .group = c.group});
   else if (c.update_away)
     parts = gradients_on_host();
   else if (c.dp > 1)

@@ -47,6 +47,8 @@ const LayoutCase kFixed[] = {
     {.dp = 3, .tp = 2, .zero = 3, .sequence = true, .micro = 2},
     {.pp = 2, .tp = 2, .schedule = "interleaved", .chunks = 2, .sequence = true},
     {.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .sequence = true, .micro = 2},
+    {.dp = 4, .tp = 2, .zero = 3, .micro = 2, .group = 2},
+    {.dp = 4, .pp = 2, .zero = 2, .schedule = "1f1b", .micro = 2, .layers = 5, .group = 2},
     {.dp = 2, .zero = 3, .recompute = true, .stored = true, .micro = 2},
     {.pp = 2, .tp = 2, .schedule = "1f1b", .recompute = true, .sequence = true, .stored = true},
     {.pp = 2, .schedule = "zb-h1", .recompute = true, .stored = true},

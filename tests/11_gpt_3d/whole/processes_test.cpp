@@ -14,6 +14,7 @@ const LayoutCase kCases[] = {
     {.dp = 2, .pp = 2, .zero = 1, .schedule = "1f1b"},
     {.pp = 2, .tp = 2, .schedule = "zb-h1", .recompute = true},
     {.dp = 2, .tp = 2, .zero = 3},
+    {.dp = 4, .zero = 3, .micro = 1, .group = 2},
     {.dp = 2, .pp = 2, .zero = 3, .schedule = "interleaved", .chunks = 2, .recompute = true},
     {.dp = 2, .pp = 2, .tp = 2, .schedule = "zb-v", .chunks = 2},
     {.dp = 2, .pp = 2, .tp = 2, .zero = 2, .schedule = "1f1b"}};

@@ -27,6 +27,7 @@ INSTANTIATE_TEST_SUITE_P(
         LayoutCase{.dp = 2, .tp = 2, .zero = 3, .sequence = true, .micro = 2},
         LayoutCase{.dp = 2, .pp = 2, .tp = 2, .zero = 2, .schedule = "1f1b", .micro = 2},
         LayoutCase{.dp = 2, .zero = 1, .cp = 2, .micro = 2},
+        LayoutCase{.dp = 4, .zero = 3, .micro = 2, .group = 2},
         LayoutCase{.dp = 2, .weights_away = true}, LayoutCase{.dp = 2, .update_away = true},
         LayoutCase{.dp = 2, .tp = 2, .zero = 1, .ep = 2, .micro = 2}));
 

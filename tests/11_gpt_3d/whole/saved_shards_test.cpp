@@ -50,9 +50,10 @@ Options by_tokens_of(Options options, int cp, const std::string& form) {
 }
 
 std::string text_of(const Options& o) {
-  return fmt::format("{} ranks, stage {}, persist {}, stages {}, to a layer {}, to a sequence {}",
-                     o.ranks, o.sharding.zero, o.sharding.persist, o.train.pp, o.train.tp,
-                     o.train.cp);
+  return fmt::format(
+      "{} ranks, stage {} in groups of {}, persist {}, stages {}, to a layer {}, to a sequence {}",
+      o.ranks, o.sharding.zero, o.sharding.group, o.sharding.persist, o.train.pp, o.train.tp,
+      o.train.cp);
 }
 
 // What each rank's trainer is, as train_gpt makes it.
@@ -106,13 +107,18 @@ TEST_P(SavedShards, AreTheSameFilesWhateverRanksWriteThem) {
                              staged(run_of(2, {}, optimizer), 2, "interleaved", 2),
                              staged(run_of(4, {.zero = 1}, optimizer), 2, "zb-v"),
                              staged(run_of(6, {}, optimizer), 6),
+                             run_of(6, {.zero = 3, .group = 3}, optimizer),
+                             run_of(4, {.zero = 1, .group = 2}, optimizer),
+                             shared(run_of(12, {.zero = 2, .group = 2}, optimizer), 3),
+                             staged(run_of(8, {.zero = 3, .group = 2}, optimizer), 2),
                              staged(run_of(3, {}, optimizer), 3, "interleaved", 2),
                              run_of(4, {.zero = 1}, optimizer),
                              by_tokens_of(run_of(2, {}, optimizer), 2, "zigzag"),
                              by_tokens_of(run_of(4, {.zero = 3}, optimizer), 2, "rsa"),
                              run_of(1, {.zero = 3}, optimizer)};
   for (const Options& layout : layouts) {
-    if (layout.train.pp * layout.train.tp > 1 && layout.adafactor()) continue;  // flags refuse it
+    const bool mixed = layout.train.pp * layout.train.tp > 1 || layout.sharding.group > 0;
+    if (mixed && layout.adafactor()) continue;  // flags refuse it
     SCOPED_TRACE(text_of(layout));
     const std::string to = folder.path(std::to_string(&layout - layouts));
     on_ranks_of(layout, config, [&](const Rank& rank, Trainer& trainer) {
@@ -171,8 +177,10 @@ void expect_never_whole(const Options& layout, const TrainConfig& config) {
     const Ledger between = rank.device.ledger();
     if (!mixed) {
       ASSERT_GT(kept_bytes(trainer, 1, 0), 3 * two) << "the model is many parameters";
-      EXPECT_EQ(between[Purpose::Parameters].live_bytes,
-                kept_bytes(trainer, layout.ranks, layout.sharding.persist));
+      EXPECT_EQ(
+          between[Purpose::Parameters].live_bytes,
+          kept_bytes(trainer, layout.sharding.group > 0 ? layout.sharding.group : layout.ranks,
+                     layout.sharding.persist));
     }
     const auto expect_no_more = [&](const char* what, std::int64_t most, std::int64_t sums = 0) {
       const Ledger here = rank.device.ledger(), there = host.ledger();
@@ -213,6 +221,8 @@ TEST_P(SavedShards, AreWrittenAndReadWithoutMakingTheModelWhole) {
     for (const std::int64_t persist : {0, 700})
       expect_never_whole(run_of(ranks, {.zero = 3, .persist = persist}, optimizer),
                          config_of(dtype));
+  if (optimizer == "adafactor") return;  // flags refuse it
+  expect_never_whole(run_of(4, {.zero = 3, .group = 2}, optimizer), config_of(dtype));
 }
 
 TEST_P(SavedShards, OfMixedLayoutsAreNeverWhole) {

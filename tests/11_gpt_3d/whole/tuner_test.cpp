@@ -73,6 +73,21 @@ TEST(Tuner, SaysWhyARunIsNone) {
   EXPECT_NE(tune(options)[0].dropped, "");
 }
 
+// Two nodes of eight: what is sent between them is less in groups, and what is held is more.
+TEST(Tuner, TriesGroupsOfShards) {
+  const std::vector<TunedRun> runs =
+      tune({.flags = {"--layers=4", "--heads=4", "--width=256", "--context=32", "--batch=16",
+                      "--ranks=16", "--vocabulary=256", "--precision=bf16", "--zero=3"},
+            .space = parse_space("zero-group=0,3,8,16"),
+            .machine = "dgx-a100"});
+  ASSERT_EQ(runs.size(), 4u);
+  EXPECT_EQ(runs[0].flags, Words{"--zero-group=8"});
+  EXPECT_LT(runs[0].seconds, runs[1].seconds);
+  EXPECT_GT(runs[0].bytes, runs[1].bytes);
+  EXPECT_NEAR(runs[1].seconds, runs[2].seconds, 1e-3 * runs[1].seconds) << "0 is all";
+  EXPECT_EQ(runs[3].dropped, "--zero-group 3: 16 ranks sum gradients, expected a divisor of them");
+}
+
 // What is measured decides, where it is: within 5 % of trying every run for real, on spaces of 200.
 // Real seconds are here virtual ones that a profile errs of, by up to a tenth.
 TEST(Tuner, MeasuresTheBestFewAndComesNearToTryingAll) {
