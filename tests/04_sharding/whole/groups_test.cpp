@@ -65,16 +65,16 @@ TEST_P(ShardGroups, AreTheSerialRunWithKnobs) {
 }
 
 TEST_P(ShardGroups, AreTheSerialRunInVirtualTime) {
-  for_all([&](const ShardOptions& options) {
-    expect_serial_in_virtual_time(odd_training(several()), sharded(options));
-  });
+  for (const int stage : {1, 2, 3})
+    expect_serial_in_virtual_time(odd_training(several(), "block"),
+                                  sharded({.stage = stage, .group = 2}));
 }
 
 TEST_P(ShardGroups, WaitForWhatTheyRead) {
   for_all([&](const ShardOptions& options) {
     expect_serial_when_late(odd_training(several()), sharded(options));
-    expect_serial_when_delayed(odd_training(), sharded(options));
   });
+  expect_serial_when_delayed(odd_training(), sharded({.stage = 3, .group = 2}));
 }
 
 // Two micro-batches on 4 ranks, by shard() and a loop of one's own: all ranks have the same weights

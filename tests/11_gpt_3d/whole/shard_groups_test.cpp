@@ -14,9 +14,9 @@
 namespace aisc {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kGroupSteps = 3;
 
-const LayoutCase kCases[] = {
+const LayoutCase kGroupCases[] = {
     {.dp = 4, .tp = 2, .zero = 1, .micro = 1, .group = 2},
     {.dp = 4, .tp = 2, .zero = 2, .sequence = true, .micro = 2, .group = 2},
     {.dp = 2, .tp = 2, .zero = 3, .sequence = true, .micro = 2, .group = 1},
@@ -39,15 +39,15 @@ StepParts parts_over_mesh(const LayoutCase& c) {
 }
 
 class ShardGroupLayouts : public ::testing::TestWithParam<LayoutCase> {};
-INSTANTIATE_TEST_SUITE_P(Of, ShardGroupLayouts, ::testing::ValuesIn(kCases));
+INSTANTIATE_TEST_SUITE_P(Of, ShardGroupLayouts, ::testing::ValuesIn(kGroupCases));
 
 // Every step is clipped, so that a norm that counted a shard once for each group would show.
 TEST_P(ShardGroupLayouts, LeaveWhatOneRankLeaves) {
   const LayoutCase& c = GetParam();
   const TrainConfig config = config_of(c);
-  const std::vector<RunRecord>& one = serial_of(config, kSteps, parts_of_one(c));
+  const std::vector<RunRecord>& one = serial_of(config, kGroupSteps, parts_of_one(c));
   EXPECT_TRUE(same_steps(one, run_layout({.ranks = c.ranks(), .virtual_time = c.virtual_time},
-                                         config, kSteps, parts_over_mesh(c))));
+                                         config, kGroupSteps, parts_over_mesh(c))));
 }
 
 // Whatever its directions and stores, each element is written by one rank.
@@ -57,8 +57,8 @@ TEST_P(ShardGroupLayouts, AreWrittenOnce) {
   launch(launch_options({.ranks = 1}), [&](const Rank& rank) {
     TrainConfig alone = config_of(c);
     alone.pp = alone.tp = alone.cp = alone.ep = 1;
-    for (const ParameterStore* store : Trainer(rank, alone, parts_of_one(c)).stores())
-      expected += store->parameter_count();
+    const Trainer trainer(rank, alone, parts_of_one(c));
+    for (const ParameterStore* store : trainer.stores()) expected += store->parameter_count();
   });
   launch(launch_options({.ranks = c.ranks()}), [&](const Rank& rank) {
     const Trainer trainer(rank, config_of(c), parts_over_mesh(c));

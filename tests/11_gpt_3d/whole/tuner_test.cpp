@@ -84,7 +84,8 @@ TEST(Tuner, TriesGroupsOfShards) {
   EXPECT_EQ(runs[0].flags, Words{"--zero-group=8"});
   EXPECT_LT(runs[0].seconds, runs[1].seconds);
   EXPECT_GT(runs[0].bytes, runs[1].bytes);
-  EXPECT_NEAR(runs[1].seconds, runs[2].seconds, 1e-3 * runs[1].seconds) << "0 is all";
+  EXPECT_NEAR(runs[1].seconds, runs[2].seconds, 1e-2 * runs[1].seconds)
+      << "0 is all, of which one runs for the others";
   EXPECT_EQ(runs[3].dropped, "--zero-group 3: 16 ranks sum gradients, expected a divisor of them");
 }
 
