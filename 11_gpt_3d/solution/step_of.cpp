@@ -37,6 +37,7 @@
 #include "11_gpt_3d/mesh_norm.h"
 #include "11_gpt_3d/slow_bytes.h"
 #include "11_gpt_3d/step_order.h"
+#include "11_gpt_3d/train_sizes.h"
 #include "app/emulated_run.h"
 #include "common/core/error.h"
 #include "common/model/machine.h"
@@ -164,8 +165,12 @@ std::string fit_savings(Options& options) {
   machine.capacity = 0;
   const std::unique_ptr<const SampleSource> blank = blank_samples(options);
   const auto measure = [&](const TrainConfig& config, const StepParts& parts) {
-    EmulatedRun run{
-        .config = config, .machine = machine, .ranks = options.ranks, .meta = true, .parts = parts};
+    EmulatedRun run{.config = config,
+                    .machine = machine,
+                    .ranks = options.ranks,
+                    .meta = true,
+                    .parts = parts,
+                    .alike = one_runs_for_all(options)};
     run.parts.reader = {};
     const EmulatedStep step = emulate(run, *blank);
     return StepMeasure{step.seconds, step.most_bytes};
