@@ -1,8 +1,8 @@
 // ZeRO's three stages, and FSDP, as a hook around the layers (Rajbhandari et al., "ZeRO: memory
 // optimizations toward training trillion parameter models", SC 2020, section 5; Zhao et al.,
 // "PyTorch FSDP", VLDB 2023); over all ranks, or within groups of them that hold copies (Zhang et
-// al., "MiCS: near-linear scaling for training gigantic model on public cloud", VLDB 2022, sections
-// 3.2 and 3.4; FSDP's HYBRID_SHARD).
+// al., "MiCS: near-linear scaling for training gigantic model on public cloud", VLDB 2022; FSDP's
+// HYBRID_SHARD).
 #pragma once
 
 #include <memory>

@@ -135,11 +135,10 @@ Model Trainer::make_model() const {
 }
 
 bool Trainer::is_first_copy(const OptimizerSlice& slice) const {
-  const Sync sync = slice.parameter ? slice.parameter->sync : Sync::Data;
-  const auto its = std::find_if(synced_.begin(), synced_.end(),
-                                [&](const Synced& one) { return one.sync == sync; });
-  const Communicator* copies = its->reducer->groups().across;
-  return !copies || copies->rank() == 0;
+  for (const Synced& its : synced_)
+    if (slice.parameter && its.sync == slice.parameter->sync)
+      if (const Communicator* copies = its.reducer->groups().across) return copies->rank() == 0;
+  return true;
 }
 
 bool Trainer::writes(const OptimizerSlice& slice) const {
