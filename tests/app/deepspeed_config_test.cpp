@@ -314,8 +314,6 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
   EXPECT_EQ(to_deepspeed(accepted({"--decay", "linear", "--min-learning-rate", "1e-4"})).without,
             std::vector<std::string>{"min-learning-rate"})
       << "WarmupDecayLR ends at 0";
-}
-
   EXPECT_EQ(to_deepspeed(accepted({"--ranks", "2", "--zero", "1", "--zero-group", "1"})).without,
             std::vector<std::string>{"zero-group"});
 }
