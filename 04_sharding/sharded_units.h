@@ -54,7 +54,7 @@ class ShardedUnits final : public Reducer {
   Groups groups() const override { return {within_.get(), across_.get()}; }
   bool joins_forward() const override { return options_.stage == 3; }
 
-  void begin() override { gradients_.begin(); }
+  void begin() override;
   void before_forward(std::size_t layer, const Pass& pass) override;
   void after_forward(std::size_t layer, const Pass& pass, Saved& saved) override;
   void before_backward(std::size_t layer, const Pass& pass, Saved& saved) override;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -173,7 +174,10 @@ int run(int argc, const char* const* argv) {
     if (tuner.limit == 0 && parse_device(o.device).kind == DeviceKind::Cpu)
       tuner.limit = static_cast<double>(available_memory()) / o.ranks;
   }
+  const bool shows = isatty(STDERR_FILENO) == 1;  // large machines take minutes
+  if (shows) tuner.tell = [](std::size_t tried) { fmt::print(stderr, "\r{} runs tried", tried); };
   const std::vector<TunedRun> runs = tune(tuner);
+  if (shows) fmt::print(stderr, "\n");
   print(runs, o, f.show);
   if (!f.json.empty()) {
     nlohmann::ordered_json all;

@@ -43,6 +43,8 @@ struct TunerOptions {
   // run that does not give the flag. Of runs that all are too large those that need the least are
   // the best.
   TuningSpace moves = {};
+  // Called after each run that was tried, with their number so far.
+  std::function<void(std::size_t tried)> tell = {};
   std::string machine = {};  // whose virtual time counts: a name, or a profile
   double limit = 0;          // bytes of a rank; 0: the machine's
   int best = 0;              // so many are measured; 0: none
@@ -54,16 +56,16 @@ struct TunerOptions {
 // All runs of the space, and those that the moves came to: those that were measured from the
 // quickest, then the others that fit from the quickest, then those that were dropped, in the order
 // in which they were tried. Candidates that are measured share a budget by successive halving
-// (10_model_compression/more/search.h). Throws Error for a space of more than 100,000, and for
-// flags that no program has.
+// (10_model_compression/more/search.h). Throws Error for a space of more than 100,000; a run
+// whose flags are refused is dropped, with the reason.
 std::vector<TunedRun> tune(const TunerOptions& options);
 
 // The step of a run on a machine, without numbers. Of a pipeline in full swing each turn of
 // pp micro-batches takes as long as the one before: a step of many is two turns and the difference
-// between them.
+// between them. With `turns` below 2 the whole step runs.
 struct PredictedStep {
-  double seconds = 0, exposed = 0;
-  double bytes = 0;
+  double seconds = 0, exposed = 0;  // exposed: of waiting for others
+  double bytes = 0;                 // of the rank that needs most
 };
 PredictedStep predicted_step(const Options& options, const std::string& machine, int turns = 2);
 

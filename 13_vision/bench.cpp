@@ -390,6 +390,9 @@ int main(int argc, char** argv) {
         line.number("--width", asked.width, 1, 1024, "channels of the first layer");
       },
       [&] {
+        if (asked.images < asked.ranks)
+          fail(fmt::format("--images {}: expected {} or more, one for each of --ranks {}",
+                           asked.images, asked.ranks, asked.ranks));
         const PoliteWaits waits(std::max(asked.threads, asked.ranks));
         Json json;
         for (const auto& [name, measure] : kParts)

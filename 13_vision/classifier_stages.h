@@ -16,8 +16,8 @@ struct LayerSize {
   Shape input;       // of one image, without N: (C, H, W), behind the mean (C)
   double flops = 0;  // of one image, forward; backward is about twice that of each layer
 };
-// Of the layers of make_digit_classifier: multiplications and additions of filters, of two experts
-// a place and of the head; of pooling and the mean one for each element that they read. Norms and
+// Of the layers of make_digit_classifier: multiplications and additions of filters, of the experts
+// that a place meets and of the head; of pooling and the mean one for each element that they read. Norms and
 // ReLUs are left out. Throws Error as that does.
 std::vector<LayerSize> layer_sizes(const ClassifierConfig& config);
 

@@ -13,6 +13,7 @@
 
 #include "13_vision/digit_classifier.h"
 #include "13_vision/image_set.h"
+#include "common/core/error.h"
 #include "common/core/median.h"
 #include "common/core/range.h"
 #include "common/nn/driver.h"
@@ -22,7 +23,7 @@
 namespace aisc {
 
 // The ranks share a batch, the first images of set 1, and the experts. The learning rate is 0, so
-// that each step has the same loss. run() and fall() are collective.
+// that each step has the same loss. run() is collective.
 class ClassifierStep {
  public:
   struct Seconds {  // a rank's, in the order of a step
@@ -69,6 +70,7 @@ class ClassifierStep {
   // Moves the weights against their gradient, by so little that the mean loss should fall by .001,
   // and returns how many times as much it falls: about 1, of right gradients. On one rank.
   double fall() {
+    if (rank_.world.size() > 1) fail("fall: ranks that share a batch, expected one");
     constexpr double kFall = 1e-3;
     const double before = forward_and_backward({});
     double squares = 0;

@@ -43,6 +43,8 @@ DigitsLearnt train_digits(const Rank& rank, const ClassifierConfig& model, const
                           const DigitData& data, const TellStep& tell = {});
 
 // The same by an engine, which knows the rates; the batch, its parts and the steps are `settings`'.
+// Throws Error where these do not divide the batch, or have other ranks; as engine_step().
+// Collective.
 DigitsLearnt train_digits(const Rank& rank, Engine& engine, const EngineSettings& settings,
                           std::uint64_t seed, const DigitData& data, const TellStep& tell = {});
 

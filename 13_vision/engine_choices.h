@@ -40,15 +40,17 @@ struct EngineSpace {
   double image_bytes = 0;  // saved_bytes
   double limit = 0;        // bytes of a rank
 };
-// All of them: of stages 0 to 3, of one rank 0 alone, and for each 1, 2, 4 ... micro-batches, as
-// long as these and the ranks divide the batch. Those that need more than the limit are dropped.
+// All of them: of stages 0 to 3, on one rank stage 0 alone, and for each 1, 2, 4 ... micro-batches,
+// as long as these and the ranks divide the batch. Those that need more than the limit are dropped.
+// Throws Error where the ranks do not divide the batch.
 std::vector<EngineChoice> engine_choices(const EngineSpace& space);
 
 // Seconds of a step of so many steps of this choice.
 using MeasureChoice = std::function<double(const EngineChoice& choice, std::int64_t steps)>;
 // Measures those that are not dropped, by successive halving (10_model_compression/more/search.h),
 // `steps` each in the mean, 4 or more, and sorts: the measured ones from the quickest, then the
-// others. `measure` returns the same on all ranks; what throws drops its choice.
+// others. `measure` returns the same on all ranks; what throws Error drops its choice. Throws Error
+// where all of them do, and for more choices than 2^steps.
 std::vector<EngineChoice> measured(std::vector<EngineChoice> choices, std::int64_t steps,
                                    const MeasureChoice& measure);
 

@@ -20,8 +20,8 @@ struct EngineSettings {
 };
 
 // DeepSpeed's configuration of them (docs/deepspeed.md), as text of JSON: AdamW with the rate that
-// warms up to learning_rate and falls to 0 by a cosine, no clipping. Throws Error where ranks and
-// micro-batches do not divide the batch.
+// warms up to learning_rate, in one step or more, and falls to 0 by a cosine, no clipping. Throws
+// Error where ranks and micro-batches do not divide the batch.
 std::string engine_file(const EngineSettings& settings);
 
 // Reads the images of this rank's micro-batch m of a step.
@@ -29,7 +29,7 @@ using ReadImages = std::function<ImageBatch(std::int64_t m)>;
 
 // One step of the engine: all its micro-batches, read in their order, of which the last moves the
 // weights. Returns the mean of their losses, on this rank. Throws Error, before anything is read,
-// where the engine is in the middle of a step. Collective.
+// where the engine is in the middle of a step, or its steps have another number. Collective.
 double engine_step(Engine& engine, std::int64_t micro_batches, const ReadImages& read);
 
 }  // namespace aisc

@@ -37,8 +37,8 @@ class ExpertHead final : public Layer {
   MoeLayer moe_;
 };
 
-// How often each of `experts` was chosen since the trace began to record, on all ranks: what
-// MoeLayer counts there as "expert 0", "expert 1" ... Collective.
+// How often each of `experts` was chosen since the trace began to record, on all ranks, in training
+// as far as it had room: what MoeLayer counts there as "expert 0", "expert 1" ... Collective.
 std::vector<std::int64_t> expert_load(const Trace& trace, std::int64_t experts,
                                       Communicator& ranks);
 

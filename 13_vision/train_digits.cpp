@@ -235,11 +235,11 @@ void run(const Flags& f) {
   const Data data = read_or_draw(f);
   if (!f.write.empty()) write(data, f.write);
   if (f.tune) return print(tune(f, data, threads));
+  if (!f.to_engine.empty()) write_file(f.to_engine, engine_file(settings_of(f)));
   if (f.steps == 0) return;
   const ClassifierConfig config = config_of(f, data.train);
   if (f.stages > 1) tell_stages(config, f.stages);
-  std::string file = f.engine;
-  if (!f.to_engine.empty()) write_file(file = f.to_engine, engine_file(settings_of(f)));
+  const std::string file = f.engine.empty() ? f.to_engine : f.engine;
   Options engine;
   if (!file.empty()) {
     engine = options_of({"--deepspeed-config=" + file}, f);
@@ -295,7 +295,9 @@ void declare(CommandLine& line, Flags& f) {
              "measure engines: of ZeRO's stages and micro-batches those that fit");
   line.number("--memory-mb", f.memory_mb, 0.001, 1e9, "of a rank, for --tune");
   line.needs("--memory-mb", "--tune");
-  line.excludes("--tune", {"--deepspeed-config", "--to-deepspeed-config"});
+  line.excludes("--tune", {"--deepspeed-config", "--to-deepspeed-config", "--micro-batches"});
+  line.excludes("--deepspeed-config", {"--micro-batches"});
+  line.needs("--schedule", "--stages");
   line.number("--learning-rate", f.learning_rate, 1e-8, 10, "the largest");
   line.number("--width", f.width, 1, 1024, "channels of the first layer");
   line.number("--blocks", f.blocks, 1, 8, "residual blocks; all but the first halve the image");

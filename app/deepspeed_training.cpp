@@ -89,19 +89,20 @@ void DeepSpeedReader::scheduler() {
   const auto steps = file_.take(params + "warmup_num_steps");
   flag("warmup", std::to_string(steps ? steps->whole(0) : 1000), steps ? *steps : *type);
   config_.remarks_.push_back(type->place() +
-                             ": a step here has the rate that DeepSpeed's next step has, and the "
-                             "first one is not 0");
+                             ": a step here has the rate that DeepSpeed's next step has, so that "
+                             "the first one is not 0; a cosine is up to two steps behind");
   if (word != "WarmupLR") {
     const auto total = file_.take(params + "total_num_steps");
     if (!total) type->complain("expected total_num_steps in its params");
     flag("steps", std::to_string(total->whole(1)), *total);
   }
-  if (word != "WarmupCosineLR") {  // it has a rate of its own, at which WarmupLR stays
+  if (word != "WarmupCosineLR") {  // it may have a rate of its own, at which WarmupLR stays
+    const bool stays = word == "WarmupLR";
     const auto most = file_.take(params + "warmup_max_lr");
-    const std::string rate = shortest(most ? most->real(0) : 1e-3);
-    flag("learning-rate", rate, most ? *most : *type);
-    flag("min-learning-rate", word == "WarmupLR" ? rate : "0", most ? *most : *type);
-    if (word == "WarmupDecayLR") flag("decay", "linear", *type);
+    const std::string peak = shortest(most ? most->real(0) : stays ? rate() : 1e-3);
+    flag("learning-rate", peak, most ? *most : *type);
+    flag("min-learning-rate", stays ? peak : "0", most ? *most : *type);
+    if (!stays) flag("decay", "linear", *type);
     return;
   }
   const auto least = file_.take(params + "cos_min_ratio");

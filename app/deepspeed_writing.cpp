@@ -139,18 +139,20 @@ Json optimizer_block(const Options& o) {
 
 Json scheduler_block(const TrainConfig& t) {
   const std::string warmup = t.warmup == Warmup::Log ? "log" : "linear";
+  // DeepSpeed refuses a warm-up of 0 steps; one of 1 has the same rates here.
+  const std::int64_t steps = std::max<std::int64_t>(1, t.warmup_steps);
   // A straight line ends at 0 there; of one that does not, to_deepspeed() says so.
   if (t.decay == Decay::Linear)
     return {{"type", "WarmupDecayLR"},
             {"params",
              {{"total_num_steps", t.steps},
               {"warmup_max_lr", t.learning_rate},
-              {"warmup_num_steps", t.warmup_steps},
+              {"warmup_num_steps", steps},
               {"warmup_type", warmup}}}};
   return {{"type", "WarmupCosineLR"},
           {"params",
            {{"total_num_steps", t.steps},
-            {"warmup_num_steps", t.warmup_steps},
+            {"warmup_num_steps", steps},
             {"warmup_type", warmup},
             {"cos_min_ratio", t.min_learning_rate / t.learning_rate}}}};
 }

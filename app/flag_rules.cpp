@@ -76,7 +76,7 @@ void require_sharding(const Options& o, const IsHere& here) {
                                      "its sums are of slices, or of all");
 }
 
-// The ranks that sum a Sync's gradients are groups of so many, of whichever.
+// All ranks that sum a parameter's gradients, whatever its Sync, fall into groups of so many.
 void require_shard_groups(const Options& o) {
   const int group = o.sharding.group;
   const Beside groups{fmt::format("--zero-group {}", group)};

@@ -48,7 +48,7 @@ void add_training(FlagRows& rows, Options& o) {
       .is(kFollows)
       .or_else("200, at most a tenth of the steps");
   rows.add({.name = "warmup-type",
-            .help = "by equal steps, or as the logarithm of the step",
+            .help = "how the learning rate rises: by equal steps, or as the logarithm of the step",
             .type = "TYPE",
             .standard = "linear",
             .choices = {"linear", "log"},
@@ -57,16 +57,17 @@ void add_training(FlagRows& rows, Options& o) {
                   t.warmup = found == "log" ? Warmup::Log : Warmup::Linear;
                 },
             .write = [&t] { return t.warmup == Warmup::Log ? "log" : "linear"; }});
-  rows.add({.name = "decay",
-            .help = "from there on: half a cosine, or a straight line",
-            .type = "TYPE",
-            .standard = "cosine",
-            .choices = {"cosine", "linear"},
-            .read =
-                [&t](const std::string& found) {
-                  t.decay = found == "linear" ? Decay::Linear : Decay::Cosine;
-                },
-            .write = [&t] { return t.decay == Decay::Linear ? "linear" : "cosine"; }});
+  rows.add(
+      {.name = "decay",
+       .help = "how the learning rate falls behind the warm-up: half a cosine, or a straight line",
+       .type = "TYPE",
+       .standard = "cosine",
+       .choices = {"cosine", "linear"},
+       .read =
+           [&t](const std::string& found) {
+             t.decay = found == "linear" ? Decay::Linear : Decay::Cosine;
+           },
+       .write = [&t] { return t.decay == Decay::Linear ? "linear" : "cosine"; }});
   rows.real("weight-decay", t.weight_decay, "of matrices and tables");
   rows.real("beta1", t.beta1, "AdamW's decay of the mean gradient");
   rows.real("beta2", t.beta2, "AdamW's decay of the mean squared gradient");

@@ -59,6 +59,15 @@ std::vector<OptimizerSlice> ShardedUnits::slices() const {
   return slices;
 }
 
+// What a backward that threw has left is not of this step.
+void ShardedUnits::begin() {
+  for (Work& sum : sums_) sum.wait();
+  sums_.clear();
+  waiting_.clear();
+  scattered_.reset();
+  gradients_.begin();
+}
+
 void ShardedUnits::before_forward(std::size_t layer, const Pass& pass) {
   if (weights_) weights_->turn_to(layer, {.training = pass.training});
 }

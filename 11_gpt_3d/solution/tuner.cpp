@@ -115,6 +115,7 @@ class Tried {
       run.dropped = e.what();
     }
     (run.dropped.empty() ? fit : dropped).push_back(std::move(run));
+    if (options_.tell) options_.tell(seen_.size());
   }
 
   // The best `count`: the quickest that fit; where none does, those that need the least.

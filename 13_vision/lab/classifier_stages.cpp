@@ -1,4 +1,4 @@
-// Yours to write; from 13_vision/solution/classifier_stages.cpp (stub d2176fe74826).
+// Yours to write; from 13_vision/solution/classifier_stages.cpp (stub ad1ef0b12d68).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "13_vision/classifier_stages.h"
 
@@ -46,8 +46,8 @@ struct CutCost {
 CutCost cost_of(std::span<const LayerSize> layers, const Cut& cut) {
   CutCost cost;
   // LAB 13.2: stages
-  // A stage has layers stage.begin .. stage.end. Which of them does it take what is handed over
-  // for, and which stage takes nothing from another one?
+  // A stage has layers stage.begin .. stage.end. What it is handed is the input of one of them: of
+  // which? And which stage is handed nothing?
   throw NotImplemented("lab 13.2: stages", __FILE__, __LINE__);
   // END LAB 13.2
   return cost;
@@ -71,11 +71,11 @@ std::vector<LayerSize> layer_sizes(const ClassifierConfig& c) {
   image = stem;
   add("pool", static_cast<double>(image.count()));
   image.height /= 2, image.width /= 2;
-  for (std::int64_t b = 0; b < c.blocks; ++b) {
+  for (std::int64_t block = 0; block < c.blocks; ++block) {
     ImageSize out = image;
-    if (b > 0) out = {2 * image.channels, (image.height + 1) / 2, (image.width + 1) / 2};
-    add(fmt::format("blocks.{}", b),
-        filters(image, out, 3) + filters(out, out, 3) + (b > 0 ? filters(image, out, 1) : 0));
+    if (block > 0) out = {2 * image.channels, (image.height + 1) / 2, (image.width + 1) / 2};
+    add(fmt::format("blocks.{}", block),
+        filters(image, out, 3) + filters(out, out, 3) + (block > 0 ? filters(image, out, 1) : 0));
     image = out;
   }
   const double places = static_cast<double>(image.height * image.width),

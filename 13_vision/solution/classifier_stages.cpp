@@ -44,8 +44,8 @@ struct CutCost {
 CutCost cost_of(std::span<const LayerSize> layers, const Cut& cut) {
   CutCost cost;
   // LAB 13.2: stages
-  // > A stage has layers stage.begin .. stage.end. Which of them does it take what is handed over
-  // > for, and which stage takes nothing from another one?
+  // > A stage has layers stage.begin .. stage.end. What it is handed is the input of one of them: of
+  // > which? And which stage is handed nothing?
   for (const LayerRange& stage : cut) {
     double flops = 0;
     for (std::size_t i = stage.begin; i < stage.end; ++i) flops += layers[i].flops;
@@ -74,11 +74,11 @@ std::vector<LayerSize> layer_sizes(const ClassifierConfig& c) {
   image = stem;
   add("pool", static_cast<double>(image.count()));
   image.height /= 2, image.width /= 2;
-  for (std::int64_t b = 0; b < c.blocks; ++b) {
+  for (std::int64_t block = 0; block < c.blocks; ++block) {
     ImageSize out = image;
-    if (b > 0) out = {2 * image.channels, (image.height + 1) / 2, (image.width + 1) / 2};
-    add(fmt::format("blocks.{}", b),
-        filters(image, out, 3) + filters(out, out, 3) + (b > 0 ? filters(image, out, 1) : 0));
+    if (block > 0) out = {2 * image.channels, (image.height + 1) / 2, (image.width + 1) / 2};
+    add(fmt::format("blocks.{}", block),
+        filters(image, out, 3) + filters(out, out, 3) + (block > 0 ? filters(image, out, 1) : 0));
     image = out;
   }
   const double places = static_cast<double>(image.height * image.width),

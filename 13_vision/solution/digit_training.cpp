@@ -163,8 +163,10 @@ class Learner {
 void require_steps(const DigitSteps& steps, int ranks) {
   if (steps.stages < 1 || ranks % steps.stages != 0)
     fail(fmt::format("digits: {} ranks in {} stages, expected a multiple", ranks, steps.stages));
+  if (steps.micro_batches < 1)
+    fail(fmt::format("digits: {} micro-batches, expected 1 or more", steps.micro_batches));
   const std::int64_t parts = ranks / steps.stages * steps.micro_batches;
-  if (steps.micro_batches < 1 || steps.batch < parts)
+  if (steps.batch < parts)
     fail(
         fmt::format("digits: a batch of {} for {} ranks with {} micro-batches each: expected {} "
                     "or more, an image each",
@@ -191,16 +193,31 @@ DigitsLearnt train_digits(const Rank& rank, const ClassifierConfig& model, const
     loss = sum_of_all(rank.world, loss);  // comm: 8 bytes a rank
     tell(step, loss / static_cast<double>(steps.batch));
   }
-  rank.trace.record(model.experts > 0);
+  // What the trace has more of experts behind the test than before it is the test's.
+  const auto load = [&] {
+    return model.experts > 0 ? expert_load(rank.trace, model.experts, rank.world)
+                             : std::vector<std::int64_t>();
+  };
+  const bool records = rank.trace.is_recording();
+  if (model.experts > 0) rank.trace.record(true);
+  const std::vector<std::int64_t> before = load();
   const std::int64_t right = learner.right(data.test);
   DigitsLearnt learnt{.right = static_cast<double>(right) / static_cast<double>(data.test.count()),
+                      .load = load(),
                       .parameters = learner.parameters()};
-  if (model.experts > 0) learnt.load = expert_load(rank.trace, model.experts, rank.world);
+  for (std::size_t e = 0; e < before.size(); ++e) learnt.load[e] -= before[e];
+  if (model.experts > 0) rank.trace.record(records);
   return learnt;
 }
 
 DigitsLearnt train_digits(const Rank& rank, Engine& engine, const EngineSettings& settings,
                           std::uint64_t seed, const DigitData& data, const TellStep& tell) {
+  const std::int64_t parts = rank.world.size() * settings.micro_batches;
+  if (settings.ranks != rank.world.size() || settings.batch % parts != 0)
+    fail(fmt::format(
+        "digits: a batch of {} on {} ranks with {} micro-batches each: expected {} "
+        "ranks, and a multiple of {}",
+        settings.batch, settings.ranks, settings.micro_batches, rank.world.size(), parts));
   const std::int64_t part = settings.batch / settings.ranks / settings.micro_batches;
   const DType dtype = engine.parameters().value_dtype();
   for (std::int64_t step = 0; step < settings.steps; ++step) {

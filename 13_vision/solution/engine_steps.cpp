@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/core/error.h"
@@ -25,7 +26,7 @@ std::string engine_file(const EngineSettings& s) {
        {{"type", "WarmupCosineLR"},
         {"params",
          {{"total_num_steps", s.steps},
-          {"warmup_num_steps", s.warmup_steps},
+          {"warmup_num_steps", std::max<std::int64_t>(1, s.warmup_steps)},
           {"warmup_type", "linear"},
           {"cos_min_ratio", 0}}}}}};
   // LAB 13.3: the engine and its file
@@ -41,11 +42,12 @@ std::string engine_file(const EngineSettings& s) {
 }
 
 double engine_step(Engine& engine, std::int64_t micro_batches, const ReadImages& read) {
-  if (engine.is_boundary() != (micro_batches == 1))
-    fail(
-        fmt::format("engine: a step of {} micro-batches, found one that is under way, or has "
-                    "another number",
-                    micro_batches));
+  if (micro_batches != engine.micro_batches())
+    fail(fmt::format("engine: a step of {} micro-batches, expected {}, as it was configured",
+                     micro_batches, engine.micro_batches()));
+  if (engine.micro_batch() != 0)
+    fail(fmt::format("engine: a step is under way: {} of {} micro-batches were taken, expected 0",
+                     engine.micro_batch(), engine.micro_batches()));
   double loss = 0;
   // LAB 13.3: the engine and its file
   // > engine.forward takes a Batch: {.tokens = images.share(), .targets = labels.share(), .terms =

@@ -45,11 +45,14 @@ Tensor tokens_of(const Tensor& images) {
 }
 
 Tensor images_of(const Tensor& tokens, const Shape& shape) {
+  if (shape.rank() != 4)
+    fail(fmt::format("images of tokens: images are {}, expected (N, C, H, W)", shape.to_string()));
   const Shape expected{shape[0], shape[2] * shape[3], shape[1]};
   if (tokens.shape() != expected)
     fail(fmt::format("images of tokens: tokens are {}, expected {} for images of {}",
                      tokens.shape().to_string(), expected.to_string(), shape.to_string()));
   Tensor images(shape, tokens.dtype(), tokens.device());
+  require_images("images of tokens", images);
   of_type(tokens.dtype(), [&](auto type) {
     using T = decltype(type);
     const T* const from = tokens.data<T>();

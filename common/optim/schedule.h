@@ -12,7 +12,7 @@ enum class Warmup { Linear, Log };
 enum class Decay { Cosine, Linear };
 
 struct RateSchedule {
-  double peak;                    // reached at the end of the warm-up
+  double peak;                    // reached at the end of the warm-up, if there is one
   double floor = 0;               // reached at the last step
   std::int64_t warmup_steps = 0;  // W; of a linear warm-up step 0 takes peak / W
   std::int64_t total_steps = 1;   // N

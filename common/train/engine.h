@@ -43,8 +43,9 @@ class Engine : private StepEnd {
   // no backward came before; as Trainer::step().
   bool step();
 
-  // Whether the micro-batch that is under way, or comes next, is its step's last.
-  bool is_boundary() const { return micro_batch_ + 1 == config_.micro_batches; }
+  std::int64_t micro_batch() const { return micro_batch_; }  // under way, or next, of a step's
+  std::int64_t micro_batches() const { return config_.micro_batches; }
+  bool is_boundary() const { return micro_batch_ + 1 == config_.micro_batches; }  // it is the last
   std::int64_t steps() const { return steps_; }  // taken, skipped ones as well
   std::int64_t skipped() const { return scale_ ? scale_->skipped() : 0; }
   double gradient_norm() const { return norm_; }  // of the last step, before clipping

@@ -75,7 +75,7 @@ class Reducer : public LayerHook {
   virtual bool divides() const { return false; }
   // Of slices that are parts: the ranks whose parts together are the model, and those that have the
   // same part as this one, of which rank 0's counts and is saved. Null: all are one group, and
-  // nobody has the same.
+  // nobody has the same. They are the reducer's.
   struct Groups {
     const Communicator *within = nullptr, *across = nullptr;
   };

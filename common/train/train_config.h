@@ -32,7 +32,7 @@ struct TrainConfig {
   std::int64_t warmup_steps = 100;
   Warmup warmup = Warmup::Linear;
   Decay decay = Decay::Cosine;
-  RateSchedule rates() const;
+  RateSchedule rates() const;  // of these steps and rates
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95;
   double clip = 1.0;  // global norm; 0: none
   std::uint64_t seed = 1;

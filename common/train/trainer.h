@@ -72,7 +72,7 @@ class Trainer : private StepEnd {
   const ParameterStore& parameters() const { return *synced_.front().store; }
   // Of all parameters: one for each Sync that occurs.
   std::vector<const ParameterStore*> stores() const;
-  std::vector<Reducer::Groups> groups() const;  // of each of these stores'
+  std::vector<Reducer::Groups> groups() const;  // of each of these stores, in their order
   const Optimizer& optimizer() const { return *optimizer_; }
   StepScale* scale() const { return scale_.get(); }  // null: the loss is not scaled
   const Reducer& reducer() const { return *synced_.front().reducer; }

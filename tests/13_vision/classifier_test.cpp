@@ -1,6 +1,7 @@
 // The network that learns digits: its layers, what it counts as right, and that it learns, on one
 // rank and on several.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -59,6 +60,7 @@ TEST(Classifier, DoublesTheChannelsWithEachBlockButTheFirst) {
     return std::any_of(found.begin(), found.end(),
                        [&](const std::string& p) { return p.find(text) != std::string::npos; });
   };
+  SCOPED_TRACE(fmt::format("found {}", fmt::join(found, ", ")));
   EXPECT_TRUE(has("stem.weight (3, 1, 3, 3)")) << "width 3: 3 filters of the stem";
   EXPECT_TRUE(has("(3, 3, 3, 3)")) << "the first block: 3 channels stay 3";
   EXPECT_TRUE(has("(6, 3, 3, 3)")) << "the second block: 3 channels become 6";

@@ -31,7 +31,7 @@ TEST(StateBytes, ByHand) {
   }
 }
 
-// 8 columns in and out of each of three layers of 64: large beside what pads them.
+// Three layers, each from 64 columns to 64: large beside what pads them.
 Model three_layers(const Rank& rank) {
   Model model;
   for (const std::int64_t i : {0, 1, 2})
@@ -99,6 +99,13 @@ TEST(EngineChoices, WhatFitsExactlyFits) {
   const auto all = engine_choices({.batch = 1, .parameters = 10, .image_bytes = 5, .limit = 165});
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].dropped, "") << "165 bytes needed, 165 there";
+}
+
+TEST(GivenChoices, SayThatRanksDivideTheBatch) {
+  for (const auto& [batch, ranks] : {std::pair{63, 2}, {0, 1}, {4, 0}})
+    EXPECT_EQ(message_of([&, b = batch, r = ranks] { engine_choices({.batch = b, .ranks = r}); }),
+              fmt::format("engine choices: a batch of {} on {} ranks, expected a multiple", batch,
+                          ranks));
 }
 
 TEST(GivenChoices, TheQuickestIsFirstAndWhatWasDroppedLast) {

@@ -28,9 +28,10 @@ nlohmann::json file_of(const EngineSettings& settings) {
 TEST(EngineFile, SaysHowABatchIsDivided) {
   const nlohmann::json file = file_of({.batch = 12, .micro_batches = 3, .ranks = 2, .zero = 2});
   EXPECT_EQ(file.value("train_batch_size", 0), 12) << "of a step: all ranks and micro-batches";
-  EXPECT_EQ(file.value("gradient_accumulation_steps", 0), 3);
+  EXPECT_EQ(file.value("gradient_accumulation_steps", 0), 3)
+      << "a rank passes 3 micro-batches before the weights move";
   EXPECT_EQ(file.value("train_micro_batch_size_per_gpu", 0), 2) << "12 / 2 ranks / 3";
-  EXPECT_EQ(file.value("/zero_optimization/stage"_json_pointer, -1), 2);
+  EXPECT_EQ(file.value("/zero_optimization/stage"_json_pointer, -1), 2) << "the stage of ZeRO";
 }
 
 // DeepSpeed's rule, as our reader holds it.
@@ -168,9 +169,16 @@ TEST(GivenEngine, SaysThatAStepIsUnderWay) {
     was_read = true;
     return small_images(world.rank, 0, 0, 4);
   };
-  const std::string said = message_of([&] { engine_step(engine, 1, read); });
-  EXPECT_NE(said.find("a step of 1 micro-batches, found one that is under way"), std::string::npos)
-      << said;
+  for (const std::int64_t number : {0, 1, 3})
+    EXPECT_EQ(message_of([&] { engine_step(engine, number, read); }),
+              fmt::format("engine: a step of {} micro-batches, expected 2, as it was configured",
+                          number));
+  const ImageBatch first = small_images(world.rank, 0, 0, 4);
+  engine.forward({.tokens = first.images.share(), .targets = first.labels.share(), .terms = 4});
+  engine.backward();
+  engine.step();
+  EXPECT_EQ(message_of([&] { engine_step(engine, 2, read); }),
+            "engine: a step is under way: 1 of 2 micro-batches were taken, expected 0");
   EXPECT_FALSE(was_read);
 }
 

@@ -62,6 +62,14 @@ TEST(GivenExperts, SayWhatIsNoImage) {
         images_of(Tensor({2, 3, 4}, DType::F64, device), {2, 3, 1, 4});
       }),
       "images of tokens: tokens are (2, 3, 4), expected (2, 4, 3) for images of (2, 3, 1, 4)");
+  EXPECT_EQ(message_of([&] {
+              images_of(Tensor({2, 3, 4}, DType::F64, device), {2, 4, 3});
+            }),
+            "images of tokens: images are (2, 4, 3), expected (N, C, H, W)");
+  EXPECT_EQ(message_of([&] {
+              images_of(Tensor({2, 4, 3}, DType::BF16, device), {2, 3, 1, 4});
+            }),
+            "images of tokens: x is BF16, expected F32 or F64");
 }
 
 // Router and experts with weights that all are 0 say nothing: y is x, and dx is dy.
@@ -189,8 +197,9 @@ TEST(GivenExperts, LoadIsOfAllPlacesOnAllRanks) {
       const std::vector<std::int64_t> load = expert_load(rank.trace, 4, rank.world);
       ASSERT_EQ(load.size(), 4u);
       EXPECT_EQ(std::accumulate(load.begin(), load.end(), std::int64_t{0}), 2 * ranks * kPlaces)
-          << "where nothing is learnt no choice is dropped";
-      EXPECT_EQ(*std::min_element(load.begin(), load.end()) < 2 * ranks * kPlaces, true);
+          << "outside training no choice is dropped";
+      EXPECT_GT(std::count_if(load.begin(), load.end(), [](std::int64_t rows) { return rows > 0; }),
+                1);
     });
 }
 
@@ -199,7 +208,7 @@ TEST(GivenExperts, SayHowManyRanksThereAre) {
               launch({.ranks = 2, .timeout_seconds = 5, .bind = false}, [&](const Rank& rank) {
                 ExpertHead head(rank, "experts", 4, {.count = 3}, rank.world);
               });
-            }).find("3"),
+            }).find("3 experts over 2 ranks: expected a multiple of 2"),
             std::string::npos);
 }
 

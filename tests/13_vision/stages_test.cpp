@@ -215,9 +215,10 @@ RunRecord staged_steps(int stages, const std::string& schedule, ImageNorm norm,
   return record;
 }
 
-// Two and four stages, cut at each place once, of micro-batches that are not equally large.
+// Two stages, cut at each place once, and four, of micro-batches that are not equally large.
 TEST(StagesOfImages, LearnAsOneRankDoes) {
-  const std::vector<std::vector<double>> cuts{{9, 0, 9, 0, 0}, {1, 9, 1, 0, 0}, {1, 1, 1, 9, 9}};
+  const std::vector<std::vector<double>> cuts{
+      {9, 9, 0, 0, 0}, {9, 0, 9, 0, 0}, {3, 3, 3, 9, 0}, {1, 1, 1, 9, 9}};
   const SmallSteps steps{.steps = 3, .images = 7, .micro_batches = 3};
   for (const ImageNorm norm : {ImageNorm::Batch, ImageNorm::Layer}) {
     const RunRecord serial = serial_steps(norm, steps);

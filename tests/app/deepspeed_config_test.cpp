@@ -204,8 +204,8 @@ TEST_F(DeepSpeedConfigs, SchedulersAreFlags) {
   const TrainConfig flat = schedule("WarmupLR", R"("warmup_type": "linear")");
   EXPECT_EQ(flat.warmup, Warmup::Linear);
   EXPECT_EQ(flat.decay, Decay::Cosine);
-  EXPECT_EQ(flat.learning_rate, 1e-3);
-  EXPECT_EQ(flat.min_learning_rate, 1e-3) << "from 1e-3 to 1e-3: it stays";
+  EXPECT_EQ(flat.learning_rate, .5) << "the optimizer's, where it has none of its own";
+  EXPECT_EQ(flat.min_learning_rate, .5) << "it stays";
   EXPECT_EQ(flat.warmup_steps, 1000);
   const TrainConfig cosine = schedule("WarmupCosineLR", R"("total_num_steps": 9)");
   EXPECT_EQ(cosine.warmup, Warmup::Log);

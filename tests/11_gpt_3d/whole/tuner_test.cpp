@@ -109,7 +109,6 @@ TEST(Tuner, MeasuresTheBestFewAndComesNearToTryingAll) {
   for (const TunedRun& run : all)
     if (run.dropped.empty()) quickest = std::min(quickest, real[run.flags]);
   int calls = 0;
-  std::map<double, double> by_prediction;  // of a run that is measured, by what tells it apart
   options.best = 16;
   options.measure = [&](const Options& o, int) {
     ++calls;
@@ -133,10 +132,16 @@ TEST(Tuner, MovesComeNearToTryingAll) {
                        .machine = "dgx-a100"};
   const auto tried = [](const std::vector<TunedRun>& runs) { return std::ssize(runs); };
   const std::vector<TunedRun> small = tune(options);
+  std::vector<std::size_t> told;
+  options.tell = [&](std::size_t count) { told.push_back(count); };
   options.moves = {{"sp", {"false", "true"}},
                    {"zero", {"0", "1"}},
                    {"schedule", {"1f1b", "gpipe", "interleaved --chunks=2"}}};
   const std::vector<TunedRun> moved = tune(options);
+  options.tell = {};
+  EXPECT_EQ(std::ssize(told), tried(moved));
+  EXPECT_EQ(told.front(), 1u);
+  EXPECT_EQ(told.back(), told.size());
   TunerOptions whole = options;
   whole.moves = {};
   whole.space.insert(whole.space.end(), options.moves.begin(), options.moves.end());
@@ -151,7 +156,6 @@ TEST(Tuner, MovesComeNearToTryingAll) {
 TEST(Tuner, MovesBeginWithWhatNeedsTheLeastWhereNothingFits) {
   TunerOptions options{
       .flags = kSmallGpt, .space = parse_space("micro-batches=1,2"), .machine = "dgx-a100"};
-  options.space = parse_space("micro-batches=1,2");
   double least = 1e18;
   for (const TunedRun& run : tune(options)) least = std::min(least, run.bytes);
   options.limit = .9 * least;
