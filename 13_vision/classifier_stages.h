@@ -17,8 +17,8 @@ struct LayerSize {
   double flops = 0;  // of one image, forward; backward is about twice that of each layer
 };
 // Of the layers of make_digit_classifier: multiplications and additions of filters, of the experts
-// that a place meets and of the head; of pooling and the mean one for each element that they read. Norms and
-// ReLUs are left out. Throws Error as that does.
+// that a place meets and of the head; of pooling and the mean one for each element that they read.
+// Norms and ReLUs are left out. Throws Error as that does.
 std::vector<LayerSize> layer_sizes(const ClassifierConfig& config);
 
 // The layers of each of `stages` stages, each one or more, in their order: of all cuts one whose

@@ -26,6 +26,9 @@ struct DigitSteps {
   std::uint64_t seed = 1;
 };
 
+// A twentieth of them, 1 at least.
+std::int64_t warmup_of(std::int64_t steps);
+
 // Called on every rank, with the mean loss of all images of some steps, the last among them.
 using TellStep = std::function<void(std::int64_t step, double loss)>;
 

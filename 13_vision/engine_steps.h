@@ -14,14 +14,14 @@ namespace aisc {
 struct EngineSettings {
   std::int64_t batch = 64, micro_batches = 1;
   int ranks = 1;
-  int zero = 0;  // the stage of ZeRO, 0 to 3
-  std::int64_t steps = 300, warmup_steps = 0;
+  int zero = 0;                                // the stage of ZeRO, 0 to 3
+  std::int64_t steps = 300, warmup_steps = 1;  // 1 or more, as DeepSpeed wants
   double learning_rate = 4e-3, beta2 = 0.99, weight_decay = 0.01;
 };
 
 // DeepSpeed's configuration of them (docs/deepspeed.md), as text of JSON: AdamW with the rate that
-// warms up to learning_rate, in one step or more, and falls to 0 by a cosine, no clipping. Throws
-// Error where ranks and micro-batches do not divide the batch.
+// warms up to learning_rate and falls to 0 by a cosine, no clipping. Throws Error where ranks and
+// micro-batches do not divide the batch, and for a warm-up without a step.
 std::string engine_file(const EngineSettings& settings);
 
 // Reads the images of this rank's micro-batch m of a step.

@@ -89,7 +89,7 @@ EngineSettings settings_of(const Flags& f) {
           .micro_batches = f.micro_batches,
           .ranks = f.ranks,
           .steps = f.steps,
-          .warmup_steps = f.steps / 20,
+          .warmup_steps = warmup_of(f.steps),
           .learning_rate = f.learning_rate};
 }
 

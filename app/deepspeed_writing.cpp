@@ -139,7 +139,7 @@ Json optimizer_block(const Options& o) {
 
 Json scheduler_block(const TrainConfig& t) {
   const std::string warmup = t.warmup == Warmup::Log ? "log" : "linear";
-  // DeepSpeed refuses a warm-up of 0 steps; one of 1 has the same rates here.
+  // DeepSpeed refuses a warm-up of 0 steps: of one that was asked for, to_deepspeed() says so.
   const std::int64_t steps = std::max<std::int64_t>(1, t.warmup_steps);
   // A straight line ends at 0 there; of one that does not, to_deepspeed() says so.
   if (t.decay == Decay::Linear)
@@ -185,7 +185,9 @@ WrittenConfig to_deepspeed(const Options& o) {
     const bool has_type = flag != "precision" || !o.compression.f8;
     const bool ends_there =
         flag != "min-learning-rate" || t.decay == Decay::Cosine || t.min_learning_rate == 0;
-    if (is_lost || !has_word || !activations_stay || !has_groups || !has_type || !ends_there)
+    const bool warms_up = flag != "warmup" || t.warmup_steps > 0;
+    if (is_lost || !has_word || !activations_stay || !has_groups || !has_type || !ends_there ||
+        !warms_up)
       written.without.push_back(flag);
   }
   return written;

@@ -1,10 +1,9 @@
-// Yours to write; from 13_vision/solution/engine_steps.cpp (stub 2efe39f03617).
+// Yours to write; from 13_vision/solution/engine_steps.cpp (stub 6d4dea94463c).
 // Write between the lines LAB and END LAB; they tell which exercise is which, and must stay.
 #include "13_vision/engine_steps.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/core/error.h"
@@ -18,6 +17,8 @@ std::string engine_file(const EngineSettings& s) {
         fmt::format("engine: a batch of {} over {} ranks with {} micro-batches each: expected a "
                     "multiple of {}",
                     s.batch, s.ranks, s.micro_batches, parts));
+  if (s.warmup_steps < 1)
+    fail(fmt::format("engine: a warm-up of {} steps, expected 1 or more", s.warmup_steps));
   nlohmann::ordered_json file{
       {"gradient_clipping", 0},
       {"optimizer",
@@ -28,7 +29,7 @@ std::string engine_file(const EngineSettings& s) {
        {{"type", "WarmupCosineLR"},
         {"params",
          {{"total_num_steps", s.steps},
-          {"warmup_num_steps", std::max<std::int64_t>(1, s.warmup_steps)},
+          {"warmup_num_steps", s.warmup_steps},
           {"warmup_type", "linear"},
           {"cos_min_ratio", 0}}}}}};
   // LAB 13.3: the engine and its file

@@ -72,7 +72,7 @@ class Learner {
         layers_(layer_sizes(config)),
         model_(make_digit_classifier(rank, config, mesh_.dp())),
         rate_{.peak = steps.learning_rate,
-              .warmup_steps = steps.steps / 20,
+              .warmup_steps = warmup_of(steps.steps),
               .total_steps = steps.steps} {
     if (steps.stages > 1) {
       cut_ = best_cut(layers_, steps.stages);
@@ -174,6 +174,8 @@ void require_steps(const DigitSteps& steps, int ranks) {
 }
 
 }  // namespace
+
+std::int64_t warmup_of(std::int64_t steps) { return std::max<std::int64_t>(1, steps / 20); }
 
 DigitsLearnt train_digits(const Rank& rank, const ClassifierConfig& model, const DigitSteps& steps,
                           const DigitData& data, const TellStep& tell) {

@@ -70,6 +70,11 @@ TEST(GivenEngine, SaysWhatDoesNotDivideABatch) {
                     batch));
 }
 
+TEST(GivenEngine, WantsAWarmUp) {
+  EXPECT_EQ(message_of([] { engine_file({.warmup_steps = 0}); }),
+            "engine: a warm-up of 0 steps, expected 1 or more");
+}
+
 TrainConfig small_config(const SmallSteps& s) {
   TrainConfig config;
   config.model.dtype = config.gradient_dtype = DType::F64;

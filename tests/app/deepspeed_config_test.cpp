@@ -314,6 +314,8 @@ TEST_F(DeepSpeedConfigs, IsWrittenAndReadBack) {
   EXPECT_EQ(to_deepspeed(accepted({"--decay", "linear", "--min-learning-rate", "1e-4"})).without,
             std::vector<std::string>{"min-learning-rate"})
       << "WarmupDecayLR ends at 0";
+  EXPECT_EQ(to_deepspeed(accepted({"--warmup", "0"})).without, std::vector<std::string>{"warmup"})
+      << "DeepSpeed's has a step or more";
   EXPECT_EQ(to_deepspeed(accepted({"--ranks", "2", "--zero", "1", "--zero-group", "1"})).without,
             std::vector<std::string>{"zero-group"});
 }
