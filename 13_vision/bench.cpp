@@ -383,16 +383,14 @@ int main(int argc, char** argv) {
         line.number("--rounds", asked.rounds, 1, 10000,
                     "times that each is measured, in turns; the median counts");
         line.number("--threads", asked.threads, 1, 1024,
-                    "threads of all ranks; all that there are cores for");
+                    "of all ranks; all that there are cores for");
         line.number("--ranks", asked.ranks, 1, 1024, "ranks, of the parts moments and ranks");
-        line.number("--images", asked.images, 2, 65536,
-                    "images of a step; 32 times as many of the part memory");
+        line.number("--images", asked.images, 2, 65536, "of a step; 32 times as many: memory");
         line.number("--width", asked.width, 1, 1024, "channels of the first layer");
       },
       [&] {
         if (asked.images < asked.ranks)
-          fail(fmt::format("--images {}: expected {} or more, one for each of --ranks {}",
-                           asked.images, asked.ranks, asked.ranks));
+          fail(fmt::format("--images {}: expected --ranks {} or more", asked.images, asked.ranks));
         const PoliteWaits waits(std::max(asked.threads, asked.ranks));
         Json json;
         for (const auto& [name, measure] : kParts)
