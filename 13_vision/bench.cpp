@@ -1,7 +1,6 @@
-// What this module makes that costs time, on this machine: filters as products beside 06's loops
-// and the machine's peak, norms and pooling beside its memory, statistics of all ranks, and steps
-// of the classifier: by layer, by norm, with experts, on several ranks. What is compared runs in
-// turns, and what comes out is checked.
+// What costs time here: filters as products beside 06's loops and the machine's peak, norms and
+// pooling beside its memory, statistics of all ranks, steps of the classifier by layer, by norm,
+// with experts, on ranks. What is compared runs in turns, and what comes out is checked.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "05_pipeline/planner.h"
 #include "13_vision/channel_moments.h"
 #include "13_vision/classifier_stages.h"
 #include "13_vision/classifier_step.h"
@@ -67,13 +67,11 @@ Json shown(const std::string& text, Json rows) {
   return rows;
 }
 
-// Median seconds of each, of rounds in turns; the first prepares. `before` each comes what they are
-// measured against.
-std::vector<double> in_turns(
-    int rounds, const Works& works, const std::function<void()>& before = [] {}) {
+// Median seconds of each, in turns; the first round prepares. `before` runs before each round.
+std::vector<double> in_turns(int rounds, const Works& works, std::function<void()> before = {}) {
   std::vector<std::vector<double>> seconds(works.size());
   for (int round = -1; round < rounds; ++round) {
-    before();
+    if (before) before();
     for (std::size_t i = 0; i < works.size(); ++i) {
       const double begin = omp_get_wtime();
       works[i]();
@@ -305,25 +303,28 @@ Json steps(const Asked& asked) {
 Json layers(const Asked& asked) {
   const ClassifierConfig config{.width = asked.width, .experts = 4};
   const std::vector<LayerSize> sizes = layer_sizes(config);
-  SecondsOfLayers times(sizes.size());
+  std::vector<LayerSeconds> times;  // of all rounds together
+  const int rounds = 2 * asked.rounds;
   PeakEstimate peak;
   on_ranks(asked, 1, [&](const Rank& rank) {
     ClassifierStep step(rank, config, asked.images);
-    LayerHook* const hooks[] = {&times};
+    LayerTimer timer(rank, sizes.size());
+    LayerHook* const hooks[] = {&timer};
     step.run();
-    for (int round = 0; round < 2 * asked.rounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       peak.add(measure_peak_slice(DType::F32, asked.threads));
       step.run(hooks);
     }
+    times = timer.seconds();
   });
   double all = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) all += times.forward(i) + times.backward(i);
+  for (const LayerSeconds& layer : times) all += (layer.forward + layer.backward) / rounds;
   Json rows = Json::array();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const double seconds = times.forward(i) + times.backward(i);
+    const double seconds = (times[i].forward + times[i].backward) / rounds;
     rows.push_back({{"layer", sizes[i].name},
-                    {"forward ms", 1e3 * times.forward(i)},
-                    {"backward ms", 1e3 * times.backward(i)},
+                    {"forward ms", 1e3 * times[i].forward / rounds},
+                    {"backward ms", 1e3 * times[i].backward / rounds},
                     {"% of the time", 100 * seconds / all},
                     {"% of FLOPs", 100 * sizes[i].flops / all_flops(sizes)},
                     {"of peak", 3 * real(asked.images) * sizes[i].flops / seconds / peak.flops()}});
@@ -380,8 +381,7 @@ int main(int argc, char** argv) {
       [&](CommandLine& line) {
         line.text("--part", asked.part, "what is measured",
                   {"all", "filters", "memory", "moments", "steps", "layers", "ranks"});
-        line.number("--rounds", asked.rounds, 1, 10000,
-                    "times that each is measured, in turns; the median counts");
+        line.number("--rounds", asked.rounds, 1, 10000, "in turns, of which the median counts");
         line.number("--threads", asked.threads, 1, 1024,
                     "of all ranks; all that there are cores for");
         line.number("--ranks", asked.ranks, 1, 1024, "ranks, of the parts moments and ranks");

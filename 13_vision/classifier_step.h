@@ -5,19 +5,15 @@
 #include <omp.h>
 
 #include <cstdint>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <utility>
 #include <vector>
 
+#include "13_vision/classifier_weights.h"
 #include "13_vision/digit_classifier.h"
 #include "13_vision/image_set.h"
 #include "common/core/error.h"
-#include "common/core/median.h"
 #include "common/core/range.h"
 #include "common/nn/driver.h"
-#include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
 
 namespace aisc {
@@ -34,18 +30,9 @@ class ClassifierStep {
   ClassifierStep(const Rank& rank, const ClassifierConfig& config, std::int64_t images)
       : rank_(rank),
         images_(static_cast<double>(images)),
-        model_(make_digit_classifier(rank, config, rank.world)) {
-    std::vector<OptimizerSlice> slices;
-    for (const Sync sync : {Sync::Data, Sync::ExpertData}) {
-      auto units = make_units(model_, sync);
-      if (units.empty()) continue;
-      stores_.push_back(std::make_unique<ParameterStore>(rank.device, std::move(units),
-                                                         ParameterStore::Options{}));
-      stores_.back()->initialize(1);
-      for (OptimizerSlice& slice : slices_of(stores_.back()->parameters()))
-        slices.push_back(std::move(slice));
-    }
-    optimizer_.emplace(std::move(slices), AdamW::Options{});
+        model_(make_digit_classifier(rank, config, rank.world)),
+        weights_(rank.device, model_, 1),
+        optimizer_(weights_.slices(), {}) {
     const Range mine = share_of(images, rank.world.rank(), rank.world.size());
     std::vector<std::int64_t> which(index(mine.count()));
     std::iota(which.begin(), which.end(), 0);
@@ -58,11 +45,9 @@ class ClassifierStep {
     const double begin = omp_get_wtime();
     const double loss = forward_and_backward(hooks);
     const double computed = omp_get_wtime();
-    for (const auto& store : stores_)
-      if (store->parameters()[0]->sync == Sync::Data)
-        rank_.world.all_reduce(store->grads()).wait();  // comm: every gradient, once a step
+    weights_.sum_grads(rank_.world);  // comm: every gradient, once a step
     const double summed = omp_get_wtime();
-    optimizer_->step({.learning_rate = 0});
+    optimizer_.step({.learning_rate = 0});
     seconds_ = {computed - begin, summed - computed, omp_get_wtime() - summed};
     return loss;
   }
@@ -74,8 +59,8 @@ class ClassifierStep {
     constexpr double kFall = 1e-3;
     const double before = forward_and_backward({});
     double squares = 0;
-    for (const auto& store : stores_) squares += ops::sum_of_squares(store->grads());
-    for (const auto& store : stores_) {
+    for (const auto& store : weights_.stores()) squares += ops::sum_of_squares(store->grads());
+    for (const auto& store : weights_.stores()) {
       ops::scale(store->grads(), store->grads(), -kFall / squares);
       ops::add(store->values(), store->values(), store->grads());
     }
@@ -87,7 +72,7 @@ class ClassifierStep {
 
  private:
   double forward_and_backward(Hooks hooks) {
-    for (const auto& store : stores_) store->clear_grads();
+    weights_.clear_grads();
     return forward_backward(model_, batch_.images, batch_.labels, {.extra = &extra_}, 1 / images_,
                             hooks);
   }
@@ -95,31 +80,11 @@ class ClassifierStep {
   const Rank rank_;
   const double images_;
   Model model_;
-  std::vector<std::unique_ptr<ParameterStore>> stores_;
-  std::optional<AdamW> optimizer_;
+  ClassifierWeights weights_;
+  AdamW optimizer_;
   ImageBatch batch_;
   ExtraLoss extra_;
   Seconds seconds_;
-};
-
-// Seconds of each layer, forward and backward, of every step.
-class SecondsOfLayers final : public LayerHook {
- public:
-  explicit SecondsOfLayers(std::size_t layers) : forward_(layers), backward_(layers) {}
-
-  void before_forward(std::size_t, const Pass&) override { begin_ = omp_get_wtime(); }
-  void after_forward(std::size_t layer, const Pass&, Saved&) override { add(forward_[layer]); }
-  void before_backward(std::size_t, const Pass&, Saved&) override { begin_ = omp_get_wtime(); }
-  void after_backward(std::size_t layer, const Pass&) override { add(backward_[layer]); }
-
-  double forward(std::size_t layer) const { return median(forward_[layer]); }
-  double backward(std::size_t layer) const { return median(backward_[layer]); }
-
- private:
-  void add(std::vector<double>& seconds) { seconds.push_back(omp_get_wtime() - begin_); }
-
-  double begin_ = 0;
-  std::vector<std::vector<double>> forward_, backward_;
 };
 
 }  // namespace aisc

@@ -11,8 +11,8 @@
 namespace aisc {
 namespace {
 
-constexpr int kMostShared =
-    8;  // ranks that share sequences, and those of a group of shards: a node
+// Ranks that share sequences, and those of a group of shards: a node's.
+constexpr int kMostShared = 8;
 
 std::vector<std::string> divisors(std::int64_t of, std::int64_t also) {
   std::vector<std::string> found;

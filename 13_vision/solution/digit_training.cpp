@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "05_pipeline/pipelined.h"
+#include "13_vision/classifier_weights.h"
 #include "13_vision/expert_head.h"
 #include "common/comm/host_values.h"
 #include "common/comm/mesh.h"
 #include "common/core/error.h"
 #include "common/core/range.h"
 #include "common/nn/driver.h"
-#include "common/nn/parameter_store.h"
 #include "common/optim/optimizer.h"
 #include "common/optim/schedule.h"
 
@@ -78,18 +78,8 @@ class Learner {
       cut_ = best_cut(layers_, steps.stages);
       model_ = stage_of(std::move(model_), cut_[index(mesh_.place().pp)]);
     }
-    // Experts, of which each rank has others, are not summed over ranks.
-    for (const Sync sync : {Sync::Data, Sync::ExpertData})
-      if (auto units = make_units(model_, sync); !units.empty())
-        stores_.push_back(std::make_unique<ParameterStore>(rank.device, std::move(units),
-                                                           ParameterStore::Options{}));
-    std::vector<OptimizerSlice> slices;
-    for (const auto& store : stores_) {
-      store->initialize(steps.seed);
-      for (OptimizerSlice& slice : slices_of(store->parameters()))
-        slices.push_back(std::move(slice));
-    }
-    optimizer_.emplace(std::move(slices), AdamW::Options{.beta2 = 0.99, .weight_decay = 0.01});
+    weights_.emplace(rank.device, model_, steps.seed);
+    optimizer_.emplace(weights_->slices(), AdamW::Options{.beta2 = 0.99, .weight_decay = 0.01});
     // A router's loss is a sum over an image's places: its mean, like the images'.
     const Shape& last = layers_[layers_.size() - 2].input;
     extra_.factor = factor() / static_cast<double>(last[1] * last[2]);
@@ -104,16 +94,11 @@ class Learner {
 
   Communicator& data_ranks() { return mesh_.dp(); }
 
-  std::int64_t parameters() {
-    std::int64_t own = 0, spread = 0;  // spread: what each data rank has others of
-    for (const auto& store : stores_)
-      (store->parameters()[0]->sync == Sync::Data ? own : spread) += store->parameter_count();
-    return sum_of_all(rank_.world, own) / data_ranks().size() + sum_of_all(rank_.world, spread);
-  }
+  std::int64_t parameters() { return weights_->parameters(rank_.world, data_ranks()); }
 
   // Returns the sum of the losses of this rank's images, where the last stage is.
   double step(std::int64_t number, const ReadImages& images) {
-    for (const auto& store : stores_) store->clear_grads();
+    weights_->clear_grads();
     extra_.sum = 0;
     const ReadMicroBatch read = [&](std::int64_t m) {
       return micro_batch_of(batch_of(images(m)), {.step = static_cast<std::uint64_t>(number),
@@ -124,9 +109,7 @@ class Learner {
     const double loss =
         pipeline_ ? pipeline_->run(steps_.micro_batches, read, factor(), {})
                   : one_after_another(rank_, model_, steps_.micro_batches, read, factor(), {});
-    for (const auto& store : stores_)
-      if (store->parameters()[0]->sync == Sync::Data)
-        data_ranks().all_reduce(store->grads()).wait();  // comm: every gradient, once a step
+    weights_->sum_grads(data_ranks());  // comm: every gradient, once a step
     optimizer_->step({.learning_rate = rate_.at(number)});
     return loss;
   }
@@ -154,7 +137,7 @@ class Learner {
   Model model_;
   std::vector<LayerRange> cut_;  // of a pipeline: the layers of all stages
   const RateSchedule rate_;
-  std::vector<std::unique_ptr<ParameterStore>> stores_;
+  std::optional<ClassifierWeights> weights_;
   std::optional<AdamW> optimizer_;
   ExtraLoss extra_;
   std::optional<PipelineRank> pipeline_;
