@@ -37,10 +37,17 @@ struct Bench {
   double seconds_each;  // of a sum, in a round
 };
 
+// As the system says: "AMD EPYC 9334 32-Core Processor"; of ARM's only who made it and the number
+// of its kind.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  std::string maker;
+  for (std::string line; std::getline(file, line);) {
+    const std::string value = line.substr(std::min(line.size(), line.find(':') + 2));
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer")) maker = value;
+    if (line.starts_with("CPU part")) return fmt::format("ARM, maker {}, part {}", maker, value);
+  }
   return "unknown processor";
 }
 

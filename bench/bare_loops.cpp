@@ -4,9 +4,7 @@
 #include <span>
 #include <thread>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "common/core/system/threads.h"
 
 namespace aisc {
 namespace {
@@ -15,12 +13,6 @@ constexpr std::int64_t kLine = 16;  // elements of a cache line: threads share n
 // Elements summed at a time. A short run keeps all ranks' streams flowing side by side; with runs
 // of 1 KiB and more the prefetcher starts anew for each, and 8 ranks take twice as long.
 constexpr std::int64_t kRun = 64;
-
-void pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 void copy(float* to, const float* from, std::int64_t count) {
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
@@ -78,7 +70,7 @@ void BareLoops::barrier(int rank) {
   for (const Flag& flag : flags_)
     while (flag.arrivals.load(std::memory_order_acquire) < arrivals)
       if (ranks_ <= cores_)
-        pause();
+        cpu_pause();
       else
         std::this_thread::yield();
 }

@@ -7,6 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
+#include "common/core/system/memory.h"
 
 namespace aisc {
 namespace {
@@ -19,11 +20,11 @@ constexpr float kWeightsAreOffBy = 0.1f;
 std::vector<float> room_for(std::int64_t count) {
   std::vector<float> values;
   values.reserve(static_cast<std::size_t>(count));
-  constexpr std::size_t kPage = 4096, kHugePage = std::size_t{2} << 20;
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t page = page_bytes();
   void* begin = values.data();
   std::size_t bytes = values.capacity() * sizeof(float);
-  if (std::align(kPage, kHugePage, begin, bytes))
-    madvise(begin, bytes / kPage * kPage, MADV_HUGEPAGE);
+  if (std::align(page, kHugePage, begin, bytes)) madvise(begin, bytes / page * page, MADV_HUGEPAGE);
   return values;
 }
 

@@ -18,7 +18,6 @@
 namespace aisc {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLeastInFile = std::size_t{1} << 20;  // smaller blocks are ordinary memory
 
 std::string because() { return std::strerror(errno); }
@@ -41,8 +40,8 @@ std::string free_in(const std::string& folder) {
 
 }  // namespace
 
-FileMemory::FileMemory(const std::string& folder, int threads)
-    : Device(0), folder_(folder), name_("disk:" + folder), file_(open_in(folder)) {
+FileMemory::FileMemory(const std::string& folder, int threads, std::size_t page)
+    : Device(0), page_(page), folder_(folder), name_("disk:" + folder), file_(open_in(folder)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -61,7 +60,7 @@ FileMemory::~FileMemory() {
 
 void* FileMemory::do_allocate(std::size_t bytes) {
   if (bytes < kLeastInFile) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-  const auto whole = static_cast<std::int64_t>((bytes + kPage - 1) / kPage * kPage);
+  const auto whole = static_cast<std::int64_t>((bytes + page_ - 1) / page_ * page_);
   const std::lock_guard lock(mutex_);
   // A hole that was this large, or the end.
   const auto hole = std::find_if(free_.begin(), free_.end(),
@@ -125,8 +124,8 @@ void FileMemory::ask(ConstView view, bool leaves) {
   if (begin >= whole.begin + whole.bytes) return;  // a small one
   // Of what comes all pages it touches; of what goes those that are its own.
   const std::size_t from = static_cast<std::size_t>(begin - whole.begin), to = from + view.bytes();
-  const std::size_t first = leaves ? (from + kPage - 1) / kPage * kPage : from / kPage * kPage;
-  const std::size_t last = leaves ? to / kPage * kPage : std::min(whole.bytes, to + kPage - 1);
+  const std::size_t first = leaves ? (from + page_ - 1) / page_ * page_ : from / page_ * page_;
+  const std::size_t last = leaves ? to / page_ * page_ : std::min(whole.bytes, to + page_ - 1);
   if (first >= last) return;
   wishes_.push_back(
       {leaves,
@@ -182,13 +181,14 @@ std::int64_t FileMemory::file_bytes() const {
 
 std::int64_t FileMemory::resident_bytes() const {
   const std::lock_guard lock(mutex_);
+  const std::size_t page_of_system = page_bytes();
   std::int64_t pages = 0;
   for (const auto& [begin, range] : blocks_) {
-    std::vector<unsigned char> in_memory(range.bytes / kPage);
+    std::vector<unsigned char> in_memory(range.bytes / page_of_system);
     mincore(range.begin, range.bytes, in_memory.data());
     for (const unsigned char page : in_memory) pages += page & 1;
   }
-  return pages * static_cast<std::int64_t>(kPage);
+  return pages * static_cast<std::int64_t>(page_of_system);
 }
 
 }  // namespace aisc

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/core/system/memory.h"
 #include "common/model/host.h"
 
 namespace aisc {
@@ -18,15 +19,16 @@ namespace aisc {
 // name: it is gone with the process, however that ends, and holds nothing that a checkpoint needs.
 //
 // Its threads read ranges before they are needed (ahead()) and, when they are done with (behind()),
-// write them back and let their memory go. Ranges are whole pages of 4,096 bytes: where one ends
-// inside a page, the next one brings that page again. What is neither ahead nor in use takes no
-// memory of the host.
+// write them back and let their memory go. Ranges are whole pages: where one ends inside a page,
+// the next one brings that page again. What is neither ahead nor in use takes no memory of the
+// host.
 class FileMemory final : public Device, public Pager {
  public:
   // In a folder. Throws Error naming it where no file can be made there. Each block takes its room
   // on the disk when it is allocated: a full disk is an Error then, with what is needed and what is
   // free, and not a write that fails later.
-  explicit FileMemory(const std::string& folder, int threads = 2);
+  // `page` is the system's, or several of them.
+  explicit FileMemory(const std::string& folder, int threads = 2, std::size_t page = page_bytes());
   ~FileMemory() override;
 
   const char* name() const override { return name_.c_str(); }
@@ -62,6 +64,7 @@ class FileMemory final : public Device, public Pager {
   void work();
   void carry_out(const Wish& wish);
 
+  const std::size_t page_;
   const std::string folder_, name_;
   int file_ = -1;
   mutable std::mutex mutex_;

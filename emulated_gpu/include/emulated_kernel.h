@@ -136,9 +136,10 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32,
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// The threads of a grid run in one OS thread, for which its own accesses are in order.
+// The threads of a grid run in one OS thread, for which its own accesses are in order; the system's
+// other threads see them so only behind a fence of the processor.
 inline void __threadfence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-inline void __threadfence_system() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 template <class T>
 T __ldg(const T* address) {

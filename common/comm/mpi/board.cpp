@@ -76,10 +76,16 @@ Board::Board(MPI_Comm world, int rank) {
   mine_->rank = rank;
   CPU_ZERO(&mine_->cores);
   sched_getaffinity(0, sizeof mine_->cores, &mine_->cores);
+  // What is written before the barrier is there behind it: MPI asks for both, of
+  // processors that may show writes in another order than they were made.
+  require(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
+  require(MPI_Win_sync(window_), "MPI_Win_sync");
   require(MPI_Barrier(node_), "MPI_Barrier");
+  require(MPI_Win_sync(window_), "MPI_Win_sync");
 }
 
 Board::~Board() {
+  MPI_Win_unlock_all(window_);
   MPI_Win_free(&window_);
   MPI_Comm_free(&node_);
 }

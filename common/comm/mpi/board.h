@@ -63,7 +63,8 @@ class Board {
 
  private:
   struct Head {
-    std::atomic<bool> reported = false;
+    std::atomic<bool> reported = false;  // of several processes: without a lock
+    static_assert(std::atomic<bool>::is_always_lock_free);
   };
   int sharers() const;
 

@@ -20,12 +20,6 @@ constexpr auto kLooks = 1000us, kAlone = 5us, kShortSleep = 50us, kLongSleep = 5
 constexpr int kSleepsPerStep = 100;
 constexpr unsigned long kTimerSlackNanoseconds = 5000;  // the system's would double short sleeps
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 // The helper looks this often: while messages are under way, while there are none. What has moved
 // so shortly before soon moves again.
 constexpr std::chrono::microseconds kBusyLook = 100us, kIdleLook = 2ms;
@@ -64,7 +58,7 @@ class Engine::Patience {
 
  private:
   void give_way() const {
-    if (way_ == GiveWay::Pause) pause();
+    if (way_ == GiveWay::Pause) cpu_pause();
     if (way_ == GiveWay::Yield) sched_yield();
   }
 

@@ -146,9 +146,11 @@ void Rendezvous::make_ready(int rank, std::uint64_t k, Cell& here) {
         std::min({cuts, extent.row_elements, static_cast<std::int64_t>(kSideMask) / extent.rows});
   }
   // Who still looks at the cell's last use must not take one of the new pieces for an old one.
+  // Hence release: who sees the new number of `pieces` no longer finds the old `taken` to add to.
+  // (Relaxed, a processor of ARM may show the second store before the first.)
   here.taken.store(~std::uint64_t{0});
   const std::int64_t pieces = std::max<std::int64_t>(1, extent.rows * cuts);
-  here.pieces.store(pieces, std::memory_order_relaxed);
+  here.pieces.store(pieces, std::memory_order_release);
   here.unfinished.store(pieces, std::memory_order_relaxed);
   here.taken.store(k << kTakenBits);
   if (completed_.load() == k) start(rank, k);
@@ -224,7 +226,7 @@ void Rendezvous::complete(int rank, std::uint64_t k) {
   Cell& here = cell(k);
   here.end_ticks.store(
       shared_.world->is_traced() ? std::chrono::steady_clock::now().time_since_epoch().count() : 0,
-      std::memory_order_relaxed);
+      std::memory_order_release);
   completed_.store(k + 1);
   for (const int member : shared_.ranks) shared_.world->notify(member);
   if (is_ready(k + 1) && completed_.load() == k + 1) start(rank, k + 1);
@@ -240,8 +242,9 @@ std::vector<int> Rendezvous::missing(std::uint64_t k) const {
 }
 
 std::optional<Time> Rendezvous::end_time(std::uint64_t k) const {
-  const std::int64_t ticks = cell(k).end_ticks.load(std::memory_order_relaxed);
-  if (ticks == 0 || completed_.load() > k + cell_count_) return {};
+  // Acquire: who reads the time of the cell's next use also sees that all before it is over.
+  const std::int64_t ticks = cell(k).end_ticks.load(std::memory_order_acquire);
+  if (ticks == 0 || completed_.load() >= k + cell_count_) return {};
   return Time(Time::duration(ticks));
 }
 

@@ -5,17 +5,12 @@
 #include <utility>
 
 #include "common/comm/thread/world.h"
+#include "common/core/system/threads.h"
 
 namespace aisc::thread {
 namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -95,7 +90,7 @@ std::size_t World::wait_for(int rank, std::span<const Waitable* const> what, Mod
     if (job_count_.load(std::memory_order_relaxed) > 0 && run_job(rank))
       round = 0;
     else if (has_own_core_)
-      pause();
+      cpu_pause();
     else
       std::this_thread::yield();
     index = first_over(what);

@@ -6,6 +6,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <algorithm>
@@ -27,12 +30,18 @@ double seconds_now() {
 constexpr int kVectorBytes = 64;
 #elif defined(__AVX__)
 constexpr int kVectorBytes = 32;
-#else
+#else  // SSE, NEON
 constexpr int kVectorBytes = 16;
 #endif
 
-// Twelve independent chains: two units of four cycles latency need at least eight.
+// Independent chains that keep the units for multiply-adds busy: units times cycles that a result
+// takes. x86 has two of four cycles, and 16 registers; ARM's widest cores have four of four,
+// and 32.
+#if defined(__aarch64__)
+constexpr int kChains = 20;
+#else
 constexpr int kChains = 12;
+#endif
 
 // Keeps a value in a vector register and hides it from the optimiser, which would otherwise notice
 // that nobody needs the result.
@@ -58,13 +67,13 @@ template <class T>
 double multiply_adds(std::int64_t rounds) {
   using Vector [[gnu::vector_size(kVectorBytes)]] = T;
   Vector sums[kChains] = {};
-  Vector factor = Vector{} + T(0.5), term = Vector{} + T(0.25);
-  keep(factor);
-  keep(term);
+  Vector a = Vector{} + T(0.5), b = Vector{} + T(0.25);
+  keep(b);
   for (std::int64_t r = 0; r < rounds; ++r)
-#pragma GCC unroll 16
+#pragma GCC unroll 20
     for (Vector& sum : sums) {  // unrolled, so that all sums stay in registers
-      sum = sum * factor + term;
+      keep(a);                  // else the product would be taken once for all
+      sum += a * b;  // in this form, for ARM's multiply-add adds to one of its own operands
       keep(sum);
     }
   return 2.0 * kChains * (kVectorBytes / sizeof(T)) * static_cast<double>(rounds);
@@ -96,6 +105,24 @@ bool runs_bf16_dot_fast() { return has_bf16_dot() && __builtin_cpu_is("amd"); }
 #pragma GCC unroll 16
     for (__m512& sum : sums) asm volatile("vdpbf16ps %1, %1, %0" : "+v"(sum) : "v"(ones));
   return 2.0 * kChains * 32 * static_cast<double>(rounds);
+}
+#elif defined(__aarch64__)
+bool has_bf16_dot() { return getauxval(AT_HWCAP2) & HWCAP2_BF16; }
+bool has_bf16_tiles() { return false; }
+bool runs_bf16_dot_fast() { return false; }  // no product of this course uses it yet
+
+// BFMMLA: 2 x 4 by 4 x 2 numbers in BF16, added to 2 x 2 in F32.
+double bf16_dot_products(std::int64_t rounds) {
+  using Vector [[gnu::vector_size(16)]] = float;
+  using Halves [[gnu::vector_size(16)]] = std::uint16_t;
+  Vector sums[kChains] = {};
+  Halves ones = Halves{} + std::uint16_t{0x3f80};  // 8 times 1.0
+  asm volatile("" : "+w"(ones));
+  for (std::int64_t r = 0; r < rounds; ++r)
+#pragma GCC unroll 20
+    for (Vector& sum : sums)
+      asm volatile(".arch_extension bf16\n\tbfmmla %0.4s, %1.8h, %1.8h" : "+w"(sum) : "w"(ones));
+  return 2.0 * kChains * 16 * static_cast<double>(rounds);
 }
 #else
 bool has_bf16_dot() { return false; }

@@ -64,4 +64,6 @@ std::optional<std::int64_t> address_space_left(const std::string& root) {
   return std::max<std::int64_t>(0, limit - pages * sysconf(_SC_PAGE_SIZE));
 }
 
+std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE)); }
+
 }  // namespace aisc

@@ -1,6 +1,7 @@
 // How much memory a program may still take.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,5 +17,9 @@ std::int64_t available_memory(const std::string& root = "");
 // batch systems), whatever the machine has. Threads reserve more of it than they use: each its
 // stack.
 std::optional<std::int64_t> address_space_left(const std::string& root = "");
+
+// The system's unit of memory, in which it maps files and takes advice: 4 KiB on x86, on ARM also
+// 16 or 64.
+std::size_t page_bytes();
 
 }  // namespace aisc

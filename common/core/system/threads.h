@@ -6,6 +6,17 @@
 
 namespace aisc {
 
+// Between two looks at what another core is to write: for some tens of cycles this core asks for
+// nothing. (ARM's `yield` passes at once on cores that run one thread; `isb` takes about as long as
+// x86's `pause`.)
+inline void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
 // Starts a thread. Throws Error where there can be no more: std::thread's own exception says
 // neither what was wanted nor what is in the way.
 std::thread start_thread(std::function<void()> body);
