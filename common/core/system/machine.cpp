@@ -109,7 +109,7 @@ bool runs_bf16_dot_fast() { return has_bf16_dot() && __builtin_cpu_is("amd"); }
 #elif defined(__aarch64__)
 bool has_bf16_dot() { return getauxval(AT_HWCAP2) & HWCAP2_BF16; }
 bool has_bf16_tiles() { return false; }
-bool runs_bf16_dot_fast() { return false; }  // no product of this course uses it yet
+bool runs_bf16_dot_fast() { return has_bf16_dot(); }
 
 // BFMMLA: 2 x 4 by 4 x 2 numbers in BF16, added to 2 x 2 in F32.
 double bf16_dot_products(std::int64_t rounds) {

@@ -60,8 +60,9 @@ double measure_read_bandwidth(int threads);
 double measure_triad_bandwidth(int threads);
 
 // True if BF16 products are faster here than F32's: processors of AMD that have the dot product
-// (Zen 4: twice F32's rate, measured), and Intel's with tiles (AMX). Intel's dot product alone runs
-// at half the rate of F32 (measured): there products are better done in F32. It is read from what
+// (Zen 4: twice F32's rate, measured), Intel's with tiles (AMX), and ARM's with FEAT_BF16 (not
+// measured: an instruction of four times FMLA's work). Intel's dot product alone runs at half the
+// rate of F32 (measured): there products are better done in F32. It is read from what
 // the processor is, never measured: a stopwatch would choose now one and now the other on a busy
 // machine, and a run that is started again would end in other bits.
 bool bf16_dot_is_fast();

@@ -12,6 +12,12 @@ void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions&
 // F32, BF16 and F16 by oneDNN. (no_onednn.cpp: the plain product.)
 void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
+// BF16 by the matrix instruction of ARM's processors (FEAT_BF16: Neoverse V1, Apple M2 and later),
+// and whether this is one of them. Its sums are rounded to odd, not to even, and numbers below
+// 2^-126 count as 0 (Arm Architecture Reference Manual, BFMMLA).
+void matrix_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
+bool runs_matrix_product();
+
 // BF16 and F16 by way of F32: for processors that have no dot product of the type, or whose dot
 // products are slower than F32 multiply-adds.
 void widened_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
