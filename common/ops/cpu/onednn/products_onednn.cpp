@@ -46,7 +46,8 @@ struct Library {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<ProductKey, Product> products;
-  const bool bf16_is_fast = bf16_dot_is_fast();
+  // Where there is a matrix instruction of ARM's, the library may have nothing for BF16.
+  const bool bf16_is_fast = bf16_dot_is_fast() && !runs_matrix_product();
 };
 
 // Rows that lie a multiple of half a page apart share a few sets of the cache, and reading down a
