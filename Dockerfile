@@ -10,7 +10,8 @@ FROM debian:bookworm-slim
 ENV LANG=C.UTF-8
 COPY tools/setup tools/compiler tools/packages.txt /usr/local/lib/aisc/
 RUN /usr/local/lib/aisc/setup && \
-    apt-get install -y --no-install-recommends gdb git less && \
+    DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y --no-install-recommends gdb git less && \
     rm -rf /var/lib/apt/lists/*
 
 # Whose the mounted folder is: of the same number as on the host.
