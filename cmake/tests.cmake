@@ -23,11 +23,26 @@
 # The target aisc_tests is what `./aisc test` builds: the binaries of all rooms, and the programs that
 # tests/programs runs. tests/tools needs all there is.
 
+# Where programs run slower than elsewhere, as in an emulator, their tests may take longer.
+set(AISC_SLOWER 1 CACHE STRING "Times as long as tests may take, a whole number")
+set(AISC_TESTS_LEFT_OUT "" CACHE STRING
+  "Tests that are not run, by GoogleTest's filters: in an emulator, those that measure")
+if(NOT AISC_SLOWER MATCHES "^[1-9][0-9]*$")
+  message(FATAL_ERROR "AISC_SLOWER=${AISC_SLOWER}: expected a whole number, at least 1")
+endif()
+
+# Seconds that a test may take, here.
+function(aisc_timeout out seconds)
+  math(EXPR product "${seconds} * ${AISC_SLOWER}")
+  set(${out} ${product} PARENT_SCOPE)
+endfunction()
+
 # Environment of every test: threads that wait sleep, since several tests share the cores. The
 # thread sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP
 # orders, and has to leave out the runtime itself.
 set(AISC_TEST_ENVIRONMENT
   OMP_WAIT_POLICY=passive
+  AISC_SLOWER=${AISC_SLOWER}
   "LSAN_OPTIONS=suppressions=${AISC_ROOT}/cmake/lsan.supp:print_suppressions=0"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
@@ -120,9 +135,12 @@ endfunction()
 function(aisc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBS;UNSANITIZED")
   set(target ${name}_test)
-  set(left_out ${AISC_UNSANITIZED} ${arg_UNSANITIZED})
+  set(left_out ${AISC_TESTS_LEFT_OUT})
+  if(AISC_SANITIZE)
+    list(APPEND left_out ${AISC_UNSANITIZED} ${arg_UNSANITIZED})
+  endif()
   set(filter "*")
-  if(AISC_SANITIZE AND left_out)
+  if(left_out)
     list(JOIN left_out ":" left_out)
     set(filter "-${left_out}")
   endif()
@@ -143,6 +161,9 @@ function(aisc_test name)
   aisc_needed_by_tests(${room} ${target})
   set(shards 4)
   set(label ";shard")
+  aisc_timeout(shard_timeout 900)
+  aisc_timeout(timeout 300)
+  aisc_timeout(discovery_timeout 60)
   if(AISC_SHARDS)
     set(shards ${AISC_SHARDS})
     set(label "")
@@ -155,8 +176,9 @@ function(aisc_test name)
       add_test(NAME ${shard} WORKING_DIRECTORY "${AISC_ROOT}" COMMAND ${target}
         "--gtest_filter=${filter}" "--gtest_output=xml:${CMAKE_BINARY_DIR}/shards/${shard}.xml")
       math(EXPR index "${index} - 1")
-      set_tests_properties(${shard} PROPERTIES TIMEOUT 900 LABELS "${name}${label}" ENVIRONMENT
-        "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+      set_tests_properties(${shard} PROPERTIES TIMEOUT ${shard_timeout} LABELS "${name}${label}"
+        ENVIRONMENT
+          "${AISC_TEST_ENVIRONMENT};GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
     endforeach()
   endif()
   if(AISC_SHARDS)
@@ -164,7 +186,8 @@ function(aisc_test name)
   endif()
   gtest_discover_tests(${target} TEST_PREFIX "${name}." TEST_LIST ${target}_cases
     TEST_FILTER "${filter}" NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
-    DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY "${AISC_ROOT}" PROPERTIES TIMEOUT 300)
+    DISCOVERY_TIMEOUT ${discovery_timeout} WORKING_DIRECTORY "${AISC_ROOT}"
+    PROPERTIES TIMEOUT ${timeout})
   # Properties that are lists do not pass through gtest_discover_tests: they are set afterwards.
   set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake")
   file(WRITE "${file}" "foreach(case IN LISTS ${target}_cases)\n"
@@ -198,13 +221,15 @@ function(aisc_lab_tests name sources libs)
   find_package(Python3 QUIET COMPONENTS Interpreter)
   set(toml "${AISC_ROOT}/${name}/lab.toml")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${toml}")
+  aisc_timeout(timeout 900)
   file(STRINGS "${toml}" lines REGEX "^id = \"[0-9]+\\.[0-9]+\"")
   foreach(line IN LISTS lines)
     string(REGEX REPLACE "^id = \"([0-9.]+)\".*" "\\1" id "${line}")
     add_test(NAME lab.${id} WORKING_DIRECTORY "${AISC_ROOT}"
       COMMAND "${Python3_EXECUTABLE}" "${AISC_ROOT}/tools/grade" --build "${CMAKE_BINARY_DIR}"
       ${id})
-    set_tests_properties(lab.${id} PROPERTIES LABELS lab${number} TIMEOUT 900 SKIP_RETURN_CODE 77)
+    set_tests_properties(lab.${id} PROPERTIES LABELS lab${number} TIMEOUT ${timeout}
+      SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()
 
@@ -236,6 +261,7 @@ function(aisc_test_processes name)
     return()
   endif()
   string(REGEX REPLACE "_whole$" "/whole" folder "${name}")
+  aisc_timeout(timeout 300)
   foreach(source IN LISTS arg_SOURCES)
     set(path "${AISC_ROOT}/tests/${folder}/${source}")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
@@ -259,8 +285,8 @@ function(aisc_test_processes name)
         add_test(NAME ${test} COMMAND "${CMAKE_COMMAND}" -E echo "MPI was not found")
         set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "MPI was not found")
       endif()
-      set_tests_properties(${test} PROPERTIES TIMEOUT 300 PROCESSORS ${processors} COST ${ranks}
-        LABELS "${name};mpi" ENVIRONMENT "${AISC_TEST_ENVIRONMENT};${AISC_MPI_TEST_ENVIRONMENT}")
+      set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${processors}
+        COST ${ranks} LABELS "${name};mpi" ENVIRONMENT "${AISC_TEST_ENVIRONMENT};${AISC_MPI_TEST_ENVIRONMENT}")
     endforeach()
   endforeach()
 endfunction()
@@ -282,7 +308,8 @@ function(aisc_test_program target test)
     add_test(NAME ${test} COMMAND "${CMAKE_COMMAND}" -E echo "${arg_ELSE}")
     set_tests_properties(${test} PROPERTIES SKIP_REGULAR_EXPRESSION "${arg_ELSE}")
   endif()
-  set_tests_properties(${test} PROPERTIES TIMEOUT 60 LABELS ${room}
+  aisc_timeout(timeout 60)
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS ${room}
     ENVIRONMENT "${AISC_TEST_ENVIRONMENT}")
 endfunction()
 
@@ -322,6 +349,7 @@ function(aisc_test_scripts)
     if(NOT arg_TIMEOUT)
       set(arg_TIMEOUT 300)
     endif()
+    aisc_timeout(timeout ${arg_TIMEOUT})
     get_filename_component(suite "${script}" NAME)
     get_filename_component(room "${script}" DIRECTORY)
     get_filename_component(room "${room}" NAME)
@@ -330,7 +358,7 @@ function(aisc_test_scripts)
       string(REGEX REPLACE "^ +def (test_[a-z0-9_]+).*" "\\1" case "${line}")
       set(test ${room}.${suite}.${case})
       add_test(NAME ${test} COMMAND "${Python3_EXECUTABLE}" "${script}" ${case})
-      set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST 100
+      set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} COST 100
         SKIP_RETURN_CODE 77 LABELS "${room};script"
         ENVIRONMENT "AISC_BUILD=${CMAKE_BINARY_DIR};AISC_MPI=${AISC_HAS_MPI};${AISC_TEST_ENVIRONMENT}")
     endforeach()
