@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
-from case import (BUILD, MPI_ENVIRONMENT, MPIRUN, NO_MPI, ROOT, Case, main, run,  # noqa: E402,F401
-                  send, words_of)
+from case import (BUILD, MPI_ENVIRONMENT, MPIRUN, NO_MPI, ROOT, SLOWER, Case,  # noqa: E402,F401
+                  main, run, send, words_of)
 
 TRAIN, TOKENIZE = BUILD / "11_gpt_3d/train_gpt", BUILD / "11_gpt_3d/tokenize"
 HUGGING_FACE = ROOT / "tests/fixtures/huggingface_gpt2"
-LONG = 300  # seconds: what takes longer hangs
+LONG = 300 * SLOWER  # seconds: what takes longer hangs
 SMALL = ["--layers", "1", "--heads", "2", "--width", "16", "--context", "16", "--batch", "4",
          "--eval-windows", "4", "--sample-tokens", "20", "--warmup", "2", "--peak", "100"]
 # A step that moves nothing: in F32 the gradients' factor and the rate are 0, both betas 1.

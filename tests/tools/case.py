@@ -17,6 +17,7 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))  # whose modules are the graders'
 BUILD = pathlib.Path(os.environ.get("AISC_BUILD", "build/release")).resolve()
+SLOWER = int(os.environ.get("AISC_SLOWER", "1"))  # times as long as elsewhere: in an emulator
 MPIRUN = shutil.which("mpirun") or shutil.which("mpiexec")
 NO_MPI = ("not assessed: built without MPI" if os.environ.get("AISC_MPI") == "OFF" else
           "" if MPIRUN else "not assessed: mpirun was not found")
@@ -42,7 +43,7 @@ def run(*command, **options):
     """The finished process, what it printed as text; options are those of subprocess.run."""
     return subprocess.run(words_of(command), **{
         "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-        "text": True, "errors": "replace", "timeout": 300, "check": False, **options})
+        "text": True, "errors": "replace", "timeout": 300 * SLOWER, "check": False, **options})
 
 
 def processes_with(token):
@@ -79,7 +80,7 @@ class Case(unittest.TestCase):
 
     def call(self, *command, expect=0, env=None, cwd=None):
         """stdout and stderr of a command that ends with the expected status."""
-        done = run(*command, stderr=subprocess.STDOUT, timeout=500, cwd=cwd,
+        done = run(*command, stderr=subprocess.STDOUT, timeout=500 * SLOWER, cwd=cwd,
                    env={**os.environ, **(env or {})})
         self.assertEqual(done.returncode, expect, f"{command}\n{done.stdout}")
         return done.stdout
@@ -109,7 +110,7 @@ class Case(unittest.TestCase):
         self.output.seek(0)
         return self.output.read().decode(errors="replace")
 
-    def wait_until(self, what, condition, seconds=300, between=0.02):  # for compilers, too
+    def wait_until(self, what, condition, seconds=300 * SLOWER, between=0.02):  # for compilers, too
         end = time.monotonic() + seconds
         while not condition():
             self.assertLess(time.monotonic(), end, f"not within {seconds} s: {what}")
