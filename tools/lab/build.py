@@ -24,11 +24,11 @@ OBJECTS_LIVE_SECONDS = 2 * 24 * 3600
 
 
 def call(command, cwd=None, timeout=COMPILE_SECONDS):
-    """(succeeded, all it said). In a session of its own: an interrupt from the keyboard is this
-    program's, which ends what it has started."""
+    """(succeeded, all it said, in English: it is read here). In a session of its own: an interrupt from
+    the keyboard is this program's, which ends what it has started."""
     process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace",
-                               start_new_session=True)
+                               stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+                               env={**os.environ, "LC_ALL": "C"}, start_new_session=True)
     try:
         said, _ = process.communicate(timeout=timeout)
     except BaseException as error:

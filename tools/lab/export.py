@@ -26,7 +26,7 @@ MOST_NAMES = 8
 def git(root, *words):
     """What git says, split at NULs; None where it knows nothing of `root`."""
     try:
-        done = subprocess.run(["git", "-C", root, *words], stdin=subprocess.DEVNULL, text=True,
+        done = subprocess.run(["git", "-C", root, *words], stdin=subprocess.DEVNULL, encoding="utf-8",
                               errors="surrogateescape", capture_output=True, check=False)
     except FileNotFoundError:
         return None
@@ -88,8 +88,8 @@ def hidden_files(lab):
 def prebuild(labs, root):
     """Libraries of solutions, for any x86-64 processor: {module: path}."""
     folder = root / "build" / "portable"
-    compiler = subprocess.run([root / "tools" / "compiler"], capture_output=True, text=True,
-                              check=False).stdout.strip()
+    compiler = subprocess.run([root / "tools" / "compiler"], capture_output=True,
+                              encoding="utf-8", check=False).stdout.strip()
     steps = [["cmake", "-S", root, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
               "-DAISC_NATIVE=OFF", "-DAISC_TESTS=OFF", "-DCMAKE_OPTIMIZE_DEPENDENCIES=ON",
               *([f"-DCMAKE_CXX_COMPILER={compiler}"] if compiler else [])],

@@ -182,7 +182,8 @@ def judge_all(work):
 
 def changed_since(reference):
     """Paths that differ from a commit, or None where there is no such commit."""
-    done = [subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = [subprocess.run(["git", *words], cwd=ROOT, capture_output=True, encoding="utf-8",
+                           check=False)
             for words in (["diff", "--name-only", reference, "--"],
                           ["ls-files", "--others", "--exclude-standard"])]
     if any(d.returncode for d in done):
@@ -193,7 +194,7 @@ def changed_since(reference):
 def mutants_at(reference, lab):
     """The mutants that a lab had at a commit, as far as they can be read today."""
     done = subprocess.run(["git", "show", f"{reference}:{lab.module}/lab.toml"], cwd=ROOT,
-                          capture_output=True, text=True, check=False)
+                          capture_output=True, encoding="utf-8", check=False)
     try:
         return [Mutant(**table) for table in tomllib.loads(done.stdout).get("mutant", [])]
     except (tomllib.TOMLDecodeError, TypeError):

@@ -19,7 +19,7 @@ ENVIRONMENT = {
     "OMP_WAIT_POLICY": "passive",
     "TSAN_OPTIONS": "ignore_noninstrumented_modules=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
-    "LSAN_OPTIONS": f"suppressions={ROOT}/cmake/lsan.supp:print_suppressions=0",
+    "LSAN_OPTIONS": f"suppressions='{ROOT}/cmake/lsan.supp':print_suppressions=0",
 }
 
 
@@ -107,7 +107,7 @@ def run_limited(command, limits, env, cwd):
                 env=environment_for(limits, env, cwd), cwd=cwd, start_new_session=True)
             wait(supervisor, limits.cancelled)
         if not report.exists():
-            raise LabError(f"{command[0]}: {output.read_text(errors='replace')[-2000:]}")
+            raise LabError(f"{command[0]}: {output.read_text('utf-8', 'replace')[-2000:]}")
         said = json.loads(report.read_text(encoding="utf-8"))
         text = output.read_bytes()[:1 << 20].decode(errors="replace")
     return said["status"], said["exceeded"], said["seconds"], said["cpu_seconds"], text

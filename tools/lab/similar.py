@@ -46,7 +46,7 @@ def percentages(codes):
             (pathlib.Path(folder) / f"{number}.cpp").write_text(codes[name], encoding="utf-8")
         done = subprocess.run([TOOL, "-p", "-e", "-T", f"-r{LEAST_RUN}", f"-t{LEAST_PERCENT}",
                                *(f"{number}.cpp" for number in range(len(names)))],
-                              cwd=folder, capture_output=True, text=True, check=False)
+                              cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode != 0:
         raise LabError(f"{TOOL}: {done.stderr.strip() or done.stdout.strip()}")
     found = collections.defaultdict(int)

@@ -70,7 +70,7 @@ def run(program, command, folder, unwritten=""):
     try:
         done = subprocess.run([program, *flags], cwd=ROOT, env=environment, timeout=SECONDS,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+                              stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False)
     except subprocess.TimeoutExpired:
         return None, f"it ran for more than {SECONDS} seconds"
     return done.returncode, done.stdout
