@@ -4,9 +4,11 @@ files are the student's.
 What students hand in is compiled with the project's own commands and linked with its own tests.
 Their programs have limits of time, memory and processes, an environment without the caller's
 secrets, the scratch copy as their folder, and, when root calls, a user of their own: a mistake of
-one is no other's. Tests and code share a process, though: who means to can forge a report.
+one is no other's. As many students are graded at once as there are slots: each slot has a user, cores of
+its own as far as there are enough, and memory for what a program may take. Tests and code share a process, though: who means to can forge a report.
 """
 import concurrent.futures
+import contextlib
 import csv
 import dataclasses
 import io
@@ -23,8 +25,8 @@ import tempfile
 import threading
 
 from . import table
-from .build import CORES, Build
-from .exercises import ROOT, LabError, find_lab
+from .build import CORES, Build, can_write
+from .exercises import ROOT, WORK, LabError, find_lab
 from .export import LEFT_OUT, export
 from .grading import (FAILED, MOST_SOURCE_BYTES, NOT_ASSESSED, PASSED, TIMEOUT, Grader, Row,
                       as_text)
@@ -84,6 +86,36 @@ def read_student(student, lab):
 
 # -- a class --------------------------------------------------------------------------------------
 
+def available_mib():
+    """Memory that programs can still have here: the machine's or, of a container or a job with less,
+    its own."""
+    def read(path):
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    least = int(re.search(r"^MemAvailable: *(\d+) kB", read("/proc/meminfo"), re.M)[1]) >> 10
+    group = pathlib.Path(read("/proc/self/cgroup").strip().rpartition("::/")[2])
+    for folder in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError):  # cgroup v1, or "max": no limit
+            least = min(least, int(read(f"/sys/fs/cgroup/{folder}/memory.max")) >> 20)
+    return least
+
+
+def slots_for(jobs, students, memory_mib):
+    """(how many students are graded at once, why they are fewer than wanted or "")"""
+    wanted = min(jobs or (max(2, CORES // 2) if CORES > 1 else 1), students)
+    available = available_mib()
+    slots = max(1, min(wanted, available // memory_mib))
+    return slots, "" if slots == wanted else (
+        f"{slots} at once in place of {wanted}: {available} MiB of memory are there, and a program may "
+        f"take {memory_mib} (--memory)")
+
+
+def shares(cores, slots):
+    """The cores of each slot: of its own, as far as there are enough."""
+    if slots >= len(cores):
+        return [(cores[slot % len(cores)],) for slot in range(slots)]
+    return [tuple(cores[slot::slots]) for slot in range(slots)]
+
+
 def spare_users(count):
     """{number of a user: what holds it for this grading}: users without a name and without
     processes, if root calls. All processes of such a user are killed when its program has ended."""
@@ -110,21 +142,27 @@ def spare_users(count):
 
 
 class Class:
-    """All that the students share: the project without solutions, built once."""
+    """All that the students share: the project without solutions, built once, or a build that is there:
+    --build, or that of the tree whose labs who calls grades elsewhere."""
 
-    def __init__(self, lab, exercises, flags, limits, place):
+    def __init__(self, lab, exercises, flags, limits, place, slots, jobs):
         self.exercises, self.flags, self.place = exercises, flags, place
         self.cancelled = threading.Event()
         self.limits = dataclasses.replace(limits, private=True, cancelled=self.cancelled)
-        self.users = queue.Queue()
-        self.slots = max(2, CORES // 2) if CORES > 1 else 1
-        self.held = spare_users(self.slots)
-        for slot in range(self.slots):
-            self.users.put(list(self.held)[slot % len(self.held)])
+        self.slots, self.free = slots, queue.Queue()
+        self.held = spare_users(slots)
+        if len(self.held) < slots and os.geteuid() == 0:
+            raise LabError(f"only {len(self.held)} users are free between {LOWEST_USER} and "
+                           f"{HIGHEST_USER}, and each of --jobs needs its own")
+        cores = shares(sorted(os.sched_getaffinity(0)), slots)
+        for slot in range(slots):  # (user, cores)
+            self.free.put((list(self.held)[slot % len(self.held)], cores[slot]))
+        self.jobs, self.compilers = jobs, threading.BoundedSemaphore(jobs)
+        self.is_there = flags.build or WORK != ROOT or not can_write(ROOT / "build")
         os.chmod(place, 0o755)  # other users run programs in it
         self.project = place / "project"
         export(self.project, [lab.number], anyway=True, reference=False)
-        self.lab = lab if flags.build else find_lab(lab.number, self.project)
+        self.lab = lab if self.is_there else find_lab(lab.number, self.project)
         (place / "programs").mkdir()
         os.chmod(place / "programs", 0o755)
         self.builds = {p: self._build(p) for p in dict.fromkeys(e.preset for e in exercises)}
@@ -135,10 +173,12 @@ class Class:
     def _build(self, preset):
         if self.flags.build and preset != "release":
             return f"--build names a release build, this exercise is graded in {preset}"
-        build = prepare(self.lab, preset, self.flags.build,
-                        ROOT if self.flags.build else self.project)
+        scratch = self.place / "scratch" if not can_write(WORK) else None
+        build = prepare(self.lab, preset, self.flags.build, ROOT if self.is_there else self.project,
+                        jobs=self.jobs, scratch=scratch)
         if isinstance(build, Build):
             build.strict, build.programs = True, self.place / "programs"
+            build.compilers = self.compilers
         return build
 
     def _list(self, build, user):
@@ -161,11 +201,11 @@ class Class:
             texts, problems = read_student(student, self.lab)
         except LabError as error:
             return self._all(FAILED if "found neither" in str(error) else NOT_ASSESSED, str(error))
-        user = self.users.get()
+        user, cores = slot = self.free.get()
         copy = pathlib.Path(tempfile.mkdtemp(prefix="student-", dir=self.place))
         try:
             self._fill(copy, texts, user)
-            limits = dataclasses.replace(self.limits, user=user)
+            limits = dataclasses.replace(self.limits, user=user, cores=cores)
             rows = []
             with Grader(self.lab, self.builds, limits, self.flags.seed, copy,
                         self.listed) as grader:
@@ -181,7 +221,7 @@ class Class:
             return self._all(NOT_ASSESSED, f"could not be graded: {error}")
         finally:
             shutil.rmtree(copy, ignore_errors=True)
-            self.users.put(user)
+            self.free.put(slot)
 
     def _fill(self, copy, texts, user):
         shutil.copytree(self.project, copy, symlinks=True, dirs_exist_ok=True,
@@ -279,8 +319,16 @@ def grade_class(labs, flags, limits):
               "it from them", file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
+    slots, fewer = slots_for(flags.jobs, len(students), limits.memory_mib)
+    if fewer:
+        print(f"grade: {fewer}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="aisc-class-", ignore_cleanup_errors=True) as place:
-        group = Class(*labs[0], flags, limits, pathlib.Path(place).resolve())
+        mask = os.umask(0o022)  # what programs of other users run with, they have to read
+        try:
+            group = Class(*labs[0], flags, limits, pathlib.Path(place).resolve(), slots,
+                          slots if fewer else flags.jobs or CORES)
+        finally:
+            os.umask(mask)
         grades, signals = {}, []
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _: signals.append(number))

@@ -1,6 +1,7 @@
 """Compiles a changed text of one source, and links a test program with it: with the commands that
 CMake gave for the original, and everything else as it was built."""
 import concurrent.futures
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -15,12 +16,18 @@ import tempfile
 import threading
 import time
 
-from .exercises import ROOT, LabError
+from .exercises import ROOT, WORK, LabError
 
 CORES = len(os.sched_getaffinity(0))
 COMPILE_SECONDS = 300
 COMPILE_MIB = 8192
-OBJECTS_LIVE_SECONDS = 2 * 24 * 3600
+OBJECTS_LIVE_SECONDS, PROGRAMS_LIVE_SECONDS = 2 * 24 * 3600, 3600
+
+
+def can_write(path):
+    """May who calls write into a folder, or make it?"""
+    path = pathlib.Path(path).absolute()
+    return os.access(next(p for p in (path, *path.parents) if p.exists()), os.W_OK)
 
 
 def call(command, cwd=None, timeout=COMPILE_SECONDS):
@@ -60,40 +67,74 @@ def fast_linker():
     return []
 
 
+def not_prepared(folder):
+    """Of what is missing in a build folder that who calls may not write."""
+    preset = f"{folder.name} " if folder.name in ("asan", "tsan") else ""
+    return (f"is not built in {folder}, where you may not write: its owner has to run "
+            f"./aisc build {preset}--labs")
+
+
 class Build:
     """A build folder of CMake, as far as a lab needs it. A `strict` one refuses texts that include
-    anything but headers of the project and of the system. Test programs that are linked go to
-    `programs`."""
+    anything but headers of the project and of the system. Objects go to `scratch`, of students who work
+    elsewhere in their own folder; test programs that are linked go to `programs`. `jobs` compilers run
+    at once."""
 
-    def __init__(self, folder, root=ROOT, strict=False, programs=None):
+    def __init__(self, folder, root=ROOT, strict=False, programs=None, jobs=CORES, scratch=None):
         self.folder = pathlib.Path(folder).resolve()
         self.root = root
         self.strict = strict
+        self.jobs = jobs
+        self.compilers = threading.BoundedSemaphore(jobs)  # others may share it
         self._commands = None
         self._headers = None
         self._links = {}  # target: words
         self._taken = {}  # target: names
-        self.scratch = self.folder / "labs"
+        self.scratch = scratch or (self.folder if WORK == ROOT else
+                                   WORK / "build" / self.folder.name) / "labs"
         self.programs = programs or self.scratch
         self._precompiled = {}  # (source, options): words that take what the source includes from there
 
     def make(self, *targets):
-        """Builds targets of CMake; throws LabError with the first error."""
-        self.scratch.mkdir(parents=True, exist_ok=True)
+        """Builds targets of CMake; throws LabError with the first error. Where nothing may be written,
+        they have to be programs that are there."""
+        if not can_write(self.folder):
+            if lacking := [target for target in targets if self.lacks(target)]:
+                raise LabError(f"{' '.join(lacking)} {not_prepared(self.folder)}")
+            return
+        self.scratch.mkdir(0o700, parents=True, exist_ok=True)
         with open(self.scratch / "lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            done, text = call(["cmake", "--build", self.folder, "--parallel", str(CORES),
+            done, text = call(["cmake", "--build", self.folder, "--parallel", str(self.jobs),
                                "--target", *targets], timeout=3600)
         if not done:
             raise LabError(f"building {' '.join(targets)} in {self.folder} failed:\n"
                            + "\n".join(text.splitlines()[-60:]))
         self._commands, self._links, self._taken = None, {}, {}
-        for old in self.scratch.glob("objects/*.[os]*"):
-            if time.time() - old.stat().st_mtime > OBJECTS_LIVE_SECONDS:
-                old.unlink(missing_ok=True)
+        self.forget("objects/*.[os]*")
+
+    def forget(self, pattern, seconds=OBJECTS_LIVE_SECONDS):
+        """Deletes those of these files of scratch that nobody has used for so long."""
+        for old in self.scratch.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):  # another call forgets, too
+                if time.time() - old.stat().st_mtime > seconds:
+                    old.unlink()
+
+    def lacks(self, target, library=""):
+        """What the program `target` is linked of that was not built, or "": all but a `library`."""
+        try:
+            words = self.link_command(target)
+        except LabError:  # there is no build at all
+            return target
+        return next((word for word in words if word.endswith((".a", ".o"))
+                     and not (library and word.endswith(f"/{library}"))
+                     and not (self.folder / word).exists()), "")
 
     def compile_command(self, source):
-        """The words of the command that compiles `source`, up to its -o and -c."""
+        """The words of the command that compiles `source`, up to its -o and -c. A student's file is
+        compiled as that of the project in whose place it stands."""
+        if source.is_relative_to(WORK) and not source.is_relative_to(ROOT):
+            source = ROOT / source.relative_to(WORK)
         if self._commands is None:
             path = self.folder / "compile_commands.json"
             try:
@@ -126,7 +167,8 @@ class Build:
             command.append("-MMD")  # beside the object: which files it was made from
         key = hashlib.sha256("\0".join([*command, text, self.headers()]).encode()).hexdigest()[:24]
         folder = self.scratch / "objects"
-        folder.mkdir(parents=True, exist_ok=True)
+        self.scratch.mkdir(0o700, parents=True, exist_ok=True)  # no one else's business
+        folder.mkdir(exist_ok=True)
         out = folder / f"{key}.o"
         warnings = out.with_suffix(".said")
         if out.exists() and warnings.exists():
@@ -138,7 +180,8 @@ class Build:
         new, made_from = copy.with_suffix(".o"), copy.with_suffix(".d")
         command += self._precompiled.get((str(source), tuple(options)), [])
         try:
-            done, said = call(within_memory([*command, "-o", new, "-c", copy]), cwd=self.folder)
+            with self.compilers:
+                done, said = call(within_memory([*command, "-o", new, "-c", copy]), cwd=self.folder)
             if done and self.strict:
                 done, refused = self._looks_only_at_headers(made_from, copy)
                 said = said if done else refused
@@ -221,7 +264,8 @@ class Build:
         descriptor, program = tempfile.mkstemp(prefix=f"{target}-", dir=self.programs)
         os.close(descriptor)
         words[words.index("-o") + 1] = program
-        done, said = call([*words, *fast_linker()], cwd=self.folder)
+        with self.compilers:
+            done, said = call([*words, *fast_linker()], cwd=self.folder)
         if not done:
             os.unlink(program)
         return (pathlib.Path(program) if done else None), said

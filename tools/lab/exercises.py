@@ -1,5 +1,6 @@
 """What lab.toml says: exercises and mutants of a module, checked when they are read."""
 import dataclasses
+import os
 import pathlib
 import re
 import string
@@ -14,6 +15,9 @@ except ModuleNotFoundError:  # before Python 3.11
                          "(Debian and Ubuntu: python3-tomli)")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Where students' files are, and all that is made of them: here, or a folder that ./aisc lab has made,
+# whose ./aisc says so. Then nothing is written into ROOT.
+WORK = pathlib.Path(os.environ.get("AISC_WORK") or ROOT).resolve()
 PRESETS = ("release", "tsan")
 LEAST_HINTS = 3
 PROGRAMS = ("train_gpt", "train_bert", "train_translation", "train_digits", "waits", "meshes")
@@ -64,6 +68,7 @@ class Lab:
         self.module = folder.name  # "01_mutex_mae"
         self.number = self.module[:2]
         self.path = folder / "lab.toml"
+        self.own = (WORK / self.module if folder.parent == ROOT else folder) / "lab"  # the student's
         try:
             table = tomllib.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -7,6 +7,7 @@ import math
 # the machine.
 SECONDS, MEMORY_MIB, PROCESSES = (1, 86400), (256, 1 << 24), (64, 1 << 20)
 SEED = (0, 2**63 - 1)
+JOBS = (1, 4096)
 
 
 def number(least, most, kind=int):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a command that is not trusted, within limits, and leaves nothing of it behind.
 
-usage: limited.py REPORT SECONDS CPU_SECONDS MEMORY_MIB PROCESSES USER -- command ...
+usage: limited.py REPORT SECONDS CPU_SECONDS MEMORY_MIB PROCESSES USER CORES -- command ...
 
 It is a process of its own so that it can be the reaper of everything that the command starts: what
 detaches itself from its parents becomes a child of this process, and is killed with the others in
@@ -9,6 +9,7 @@ the end. REPORT gets {"status", "exceeded", "seconds", "cpu_seconds"}: status as
 exceeded one of "", "time", "cpu", "memory", "processes". CPU_SECONDS are those of all threads
 together, which a busy machine does not make longer. PROCESSES counts threads, too. USER is a number
 to become, or "-"; nobody else may run as that user, since all its processes are killed in the end.
+CORES are the numbers of those that it may run on, "0,2", or "-".
 """
 import ctypes
 import json
@@ -105,7 +106,7 @@ def kill_all(group, user):
         time.sleep(0.005)
 
 
-def start(command, processes, user):
+def start(command, processes, user, cores):
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -115,6 +116,8 @@ def start(command, processes, user):
         return child
     try:
         os.setsid()
+        if cores != "-":
+            os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_OUTPUT_BYTES, MOST_OUTPUT_BYTES))
         most = (processes + SLACK if user != "-"
@@ -162,7 +165,7 @@ def watch(child, seconds, cpu_seconds, memory_bytes, processes):
 
 
 def main():
-    report, seconds, cpu_seconds, memory, processes, user, dashes, *command = sys.argv[1:]
+    report, seconds, cpu_seconds, memory, processes, user, cores, dashes, *command = sys.argv[1:]
     assert dashes == "--"
 
     child = 0
@@ -175,7 +178,7 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
     begin = time.monotonic()
-    child = start(command, int(processes), user)
+    child = start(command, int(processes), user, cores)
     status, exceeded = watch(child, float(seconds), float(cpu_seconds), int(memory) << 20,
                              int(processes))
     took = time.monotonic() - begin

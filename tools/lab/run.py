@@ -39,6 +39,7 @@ class Limits:
     private: bool = False  # the caller's environment is none of the program's business
     cancelled: threading.Event = None  # set by another thread: end what runs
     cpu_seconds: float = math.inf  # of all threads together
+    cores: tuple = ()  # numbers of those that programs run on; (): all that the caller may use
 
 
 class Cancelled(Exception):
@@ -97,7 +98,8 @@ def run_limited(command, limits, env, cwd):
     with tempfile.TemporaryDirectory(prefix="aisc-run-", ignore_cleanup_errors=True) as folder:
         report, output = pathlib.Path(folder) / "report", pathlib.Path(folder) / "output"
         with open(output, "wb") as file:
-            words = [limits.seconds, limits.cpu_seconds, limits.memory_mib, limits.processes, limits.user, "--"]
+            words = [limits.seconds, limits.cpu_seconds, limits.memory_mib, limits.processes, limits.user,
+                     ",".join(map(str, limits.cores)) or "-", "--"]
             # In a session of its own, where an interrupt from the keyboard does not reach it: who
             # has started it ends it.
             supervisor = subprocess.Popen(
