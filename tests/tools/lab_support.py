@@ -1,8 +1,9 @@
 """What the tests of the lab tools share: texts that students might write, and who grades them."""
 import json
+import os
 import uuid
 
-from case import BUILD, ROOT, Case
+from case import BUILD, ROOT, Case, run
 from lab.exercises import find_lab
 from lab.stubs import make_stub, regions
 
@@ -37,7 +38,22 @@ class LabCase(Case):
         rows = self.folder / f"{uuid.uuid4().hex}.json"
         said = self.call(ROOT / "tools/grade", "--build", BUILD, "--lab", folder, "--json", rows,
                          *words, expect=expect, env=env)
-        return {row["exercise"]: row for row in json.loads(rows.read_text())}, said
+        return {row["exercise"]: row for row in json.loads(rows.read_text(encoding="utf-8"))}, said
+
+
+def read_only(folders, *command):
+    """A command that sees folders as they are when nobody may write them, whoever calls."""
+    mounts = 'while [ "$1" != -- ]; do mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || ' \
+             'exit 99; shift; done; shift; exec "$@"'
+    return ["unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c", mounts, "sh", *folders, "--",
+            *command]
+
+
+def why_not_read_only():
+    """Why read_only() cannot be had here, or ""."""
+    if run(*read_only([ROOT], "test", "!", "-w", ROOT)).returncode != 0:
+        return "not assessed: no one may mount a folder read-only here (unshare)"
+    return ""
 
 
 def solution(name=SOURCE):

@@ -70,6 +70,8 @@ def what_is_missing(preset):
 
 def read_lab(lab, folder):
     """{name: text or None} of a student's files; None: not there, or not text."""
+    if not folder.is_dir():
+        raise LabError(f"{folder} is not there; ./aisc lab {lab.number} makes it")
     texts = {}
     for name in lab.files():
         try:
@@ -93,7 +95,7 @@ def assemble(lab, build, texts, options=()):
         if texts.get(name) is None:
             texts[name] = stubs[name]
             note(lab, broken, name, f"{lab.module}/lab/{name} is missing or not UTF-8 text")
-    sources = {name: lab.folder / "lab" / name for name in stubs}
+    sources = {name: lab.own / name for name in stubs}
     compiled = build.compile_all({sources[n]: texts[n] for n in stubs}, options)
     objects = {}
     for name in stubs:
@@ -118,7 +120,7 @@ def link_without(lab, build, texts, objects, said, stubs, broken):
     """The test program with the stubs in the place of what keeps it from linking: one exercise, if
     that is enough, else as many files as it takes."""
     target, library = f"{lab.module}_lab_test", f"libaisc_{lab.module}_lab.a"
-    sources = {name: lab.folder / "lab" / name for name in stubs}
+    sources = {name: lab.own / name for name in stubs}
     changed = [name for name in stubs if texts[name] != stubs[name]]
 
     def linked_with(name, text):
@@ -165,7 +167,7 @@ def note(lab, broken, name, message):
 
 def salvage(lab, build, name, text, said, stubs, broken):
     """The most of a file that compiles: (text, object). Notes the exercises that are lost."""
-    source = lab.folder / "lab" / name
+    source = lab.own / name
     try:
         rest = regions(text, name)
     except LabError as error:

@@ -1,19 +1,20 @@
 """What the tools remember between two calls, in .aisc: hints that were shown, how exercises went,
 whose solution was looked at before they passed.
 Nothing depends on it: what cannot be read or written is forgotten."""
+import fcntl
 import json
 
-from .exercises import ROOT
+from .exercises import WORK
 from .table import write
 
 
 class State:
-    def __init__(self, root=ROOT):
+    def __init__(self, root=WORK):
         self.folder = root / ".aisc"
 
     def record(self, rows):
         """How the last grading of each exercise went."""
-        self._store("grades", {**self._load("grades"), **{r.exercise: r.status for r in rows}})
+        self._add("grades", {r.exercise: r.status for r in rows})
 
     def status(self, exercise):
         """passed, failed ...; None if it was not graded yet."""
@@ -24,10 +25,10 @@ class State:
         return min(max(shown, 0), len(exercise.hints)) if isinstance(shown, int) else 0
 
     def show_hints(self, exercise, count):
-        self._store("hints", {**self._load("hints"), exercise.id: count})
+        self._add("hints", {exercise.id: count})
 
     def give_up(self, exercise):
-        self._store("given_up", {**self._load("given_up"), exercise.id: True})
+        self._add("given_up", {exercise.id: True})
 
     def gave_up(self, id):
         return self._load("given_up").get(id) is True
@@ -39,9 +40,13 @@ class State:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _store(self, name, table):
+    def _add(self, name, entries):
+        """One call at a time: of two that grade, neither forgets what the other has found."""
         try:
             self.folder.mkdir(exist_ok=True)
-            write(self.folder / f"{name}.json", json.dumps(table, indent=2) + "\n")
+            with open(self.folder / "lock", "w", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                table = {**self._load(name), **entries}
+                write(self.folder / f"{name}.json", json.dumps(table, indent=2) + "\n")
         except OSError:
             pass

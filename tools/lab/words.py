@@ -1,7 +1,7 @@
 """What compilers, linkers, GoogleTest and ThreadSanitizer say, in plain words."""
 import re
 
-from .exercises import ROOT
+from .exercises import ROOT, WORK
 
 # How a communicator says that it waited in vain (common/comm/backend/diagnose.cpp).
 WAITED = re.compile(r"has not (arrived at|met rank)|ranks wait for each other|"
@@ -60,8 +60,10 @@ def warnings_in(said, source):
 
 
 def shown(text):
-    """Paths from the project's root on."""
-    return re.sub(r"(?<![\w/.])(?:\.\./)+", "", text.replace(f"{ROOT}/", ""))
+    """Paths from the project's root on, or from that of the student's folder."""
+    for root in sorted({f"{ROOT}/", f"{WORK}/"}, key=len, reverse=True):  # one may be in the other
+        text = text.replace(root, "")
+    return re.sub(r"(?<![\w/.])(?:\.\./)+", "", text)
 
 
 def first_of(failures):
