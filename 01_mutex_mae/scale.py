@@ -24,7 +24,7 @@ def measure(build, ranks, kind, machine, numbers, words):
     command = [build / "01_mutex_mae/bench_01_mutex_mae", "--benchmark_format=json",
                "--benchmark_min_time=0.2",
                f"--benchmark_filter=^sum/256MiB/reduction/threads:{ranks}/", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=600)
     found = json.loads(done.stdout)["benchmarks"] if done.returncode == 0 and done.stdout else []
     if not found:
         sys.exit(f"scale: no benchmark with {ranks} threads: {done.stderr.strip()}")

@@ -27,7 +27,7 @@ def measure(build, ranks, kind, machine, numbers, words):
         sys.exit("scale: the MLP has no numbers in virtual time")
     command = [build / "03_data_parallel/mlp", *words, "--ranks", str(ranks), "--samples",
                str(samples_of(ranks, kind, words)), *(["--machine", machine] if machine else [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=3600)
     if done.returncode:
         sys.exit(f"scale: {done.stderr.strip()}")
     parts = re.findall(r"^(\S.*?) {2,}([\d.]+) +[\d.]+ %$", done.stdout, re.M)

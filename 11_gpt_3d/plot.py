@@ -95,7 +95,7 @@ def placement(numbers, pyplot):
 
 def published_rows():
     """GPUs, published and computed TFLOP/s a GPU: a row of papers.md's second table each."""
-    table = PAPERS.read_text().split("## Ten models", 1)[1]
+    table = PAPERS.read_text(encoding="utf-8").split("## Ten models", 1)[1]
     rows = [[cell.strip() for cell in line.strip("| ").split("|")]
             for line in table.splitlines() if re.match(r"\| [\d.,]+ B \|", line)]
     return [(cells[0], int(cells[1].replace(",", "")), float(cells[10]), float(cells[11]))

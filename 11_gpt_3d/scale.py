@@ -32,8 +32,8 @@ def batch_of(ranks, kind, words):
 
 
 def train(build, flags):
-    done = subprocess.run([build / "11_gpt_3d/train_gpt", *flags], capture_output=True, text=True,
-                          timeout=3600)
+    done = subprocess.run([build / "11_gpt_3d/train_gpt", *flags], capture_output=True,
+                          encoding="utf-8", timeout=3600)
     if done.returncode:
         sys.exit(f"scale: train_gpt {' '.join(flags)}: {done.stderr.strip()}")
     return done.stdout
@@ -52,10 +52,10 @@ def measure(build, ranks, kind, machine, numbers, words):
         train(build, [*flags, "--steps", str(STEPS), "--threads", str(ranks), "--out", str(out),
                       "--eval-interval", "0", "--eval-windows", "1", "--sample-tokens", "0",
                       "--checkpoint-interval", "0", "--trace", "0"])
-        report = re.search(r'json" id="data">(.*?)</script>', (out / "report.html").read_text(),
-                           re.DOTALL)
+        report = re.search(r'json" id="data">(.*?)</script>',
+                           (out / "report.html").read_text(encoding="utf-8"), re.DOTALL)
         parts = json.loads(report[1])["parts"]
-        rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        rows = [json.loads(line) for line in (out / "metrics.jsonl").read_bytes().splitlines()]
     seconds = statistics.median(row["seconds"] for row in rows[2:])
     # Of the whole run, without what is no step, shared out over the steps.
     steps = {part: total / len(rows) for part, total in parts.items()

@@ -29,8 +29,8 @@ def train(build, flags):
     if "--sample-tokens" in flags:
         where = flags.index("--sample-tokens")
         flags = flags[:where] + flags[where + 2:]
-    done = subprocess.run([build / "12_encoders/train_bert", *flags], capture_output=True, text=True,
-                          timeout=3600)
+    done = subprocess.run([build / "12_encoders/train_bert", *flags], capture_output=True,
+                          encoding="utf-8", timeout=3600)
     if done.returncode:
         sys.exit(f"scale: train_bert {' '.join(flags)}: {done.stderr.strip()}")
     return done.stdout

@@ -33,10 +33,10 @@ def measure(build, ranks, kind, machine, numbers, words):
         done = subprocess.run(
             [build / "13_vision/bench_13_vision", "--part", "ranks", "--rounds", "21", *words,
              "--images", str(images), "--ranks", str(ranks), "--threads", str(ranks), "--json", path],
-            capture_output=True, text=True, timeout=3600)
+            capture_output=True, encoding="utf-8", timeout=3600)
         if done.returncode:
             sys.exit(f"scale: bench_13_vision --ranks {ranks}: {done.stderr.strip()}")
-        row = json.loads(path.read_text())["ranks"][0]
+        row = json.loads(path.read_bytes())["ranks"][0]
     return {"seconds": 1e-3 * row["ms"],
             "parts": {"layers": 1e-3 * row["layers ms"], "communication": 1e-3 * row["gradients ms"],
                       "update": 1e-3 * row["update ms"]}}

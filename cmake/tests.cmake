@@ -39,11 +39,12 @@ endfunction()
 
 # Environment of every test: threads that wait sleep, since several tests share the cores. The
 # thread sanitizer learns from Archer, which clang's OpenMP runtime loads by itself, what OpenMP
-# orders, and has to leave out the runtime itself.
+# orders, and has to leave out the runtime itself. Scripts read and write UTF-8 in any locale.
 set(AISC_TEST_ENVIRONMENT
   OMP_WAIT_POLICY=passive
   AISC_SLOWER=${AISC_SLOWER}
-  "LSAN_OPTIONS=suppressions=${AISC_ROOT}/cmake/lsan.supp:print_suppressions=0"
+  PYTHONUTF8=1
+  "LSAN_OPTIONS=suppressions='${AISC_ROOT}/cmake/lsan.supp':print_suppressions=0"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
 

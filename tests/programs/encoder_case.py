@@ -24,7 +24,7 @@ class EncoderCase(GptCase):
         for share in last["right"].values():
             self.assertTrue(0 <= share <= 1, share)
         self.assertIn("right are", self.said)
-        page = (self.folder / out / "report.html").read_text()
+        page = (self.folder / out / "report.html").read_text(encoding="utf-8")
         for kind in kinds:
             self.assertIn(f'"{kind}"', page)
 

@@ -59,9 +59,9 @@ class GptCase(Case):
         """Training for ever, once it has taken some steps, in a process group of its own."""
         life = subprocess.Popen(
             words_of([*before, *self.command(self.out, "--steps", 1000000, *flags)]),
-            **{"cwd": self.folder, "env": self.environment, "text": True, "errors": "replace",
-               "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True,
-               **options})
+            **{"cwd": self.folder, "env": self.environment, "encoding": "utf-8",
+               "errors": "replace", "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+               "start_new_session": True, **options})
         self.addCleanup(self.end, life)
         metrics = self.out / "metrics.jsonl"
 
@@ -94,10 +94,10 @@ class GptCase(Case):
     # -- what a run leaves ------------------------------------------------------------------------
 
     def json(self, out, name):
-        return json.loads((self.folder / out / name).read_text())
+        return json.loads((self.folder / out / name).read_bytes())
 
     def lines(self, out, name):
-        return [json.loads(line) for line in (self.folder / out / name).read_text().splitlines()]
+        return [json.loads(line) for line in (self.folder / out / name).read_bytes().splitlines()]
 
     def metrics(self, out=None):
         return self.lines(out or self.out, "metrics.jsonl")
@@ -107,7 +107,7 @@ class GptCase(Case):
 
     def report(self, out=None):
         """The data of the page."""
-        page = (self.folder / (out or self.out) / "report.html").read_text()
+        page = (self.folder / (out or self.out) / "report.html").read_text(encoding="utf-8")
         return json.loads(re.search(r'json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
     def checkpoints(self, out):

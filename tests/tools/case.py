@@ -43,7 +43,7 @@ def run(*command, **options):
     """The finished process, what it printed as text; options are those of subprocess.run."""
     return subprocess.run(words_of(command), **{
         "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-        "text": True, "errors": "replace", "timeout": 300 * SLOWER, "check": False, **options})
+        "encoding": "utf-8", "errors": "replace", "timeout": 300 * SLOWER, "check": False, **options})
 
 
 def processes_with(token):
@@ -170,13 +170,13 @@ class DemoCase(unittest.TestCase):
         if not path.exists():
             flags = self.demo_flags if program.startswith("demo") else ()
             said = self.called(BUILD / self.module / program, *flags, "--json", path)
-            path.with_suffix(".txt").write_text(said)
-        return json.loads(path.read_text())
+            path.with_suffix(".txt").write_text(said, encoding="utf-8")
+        return json.loads(path.read_bytes())
 
     def said(self, program=None):
         """And what it prints."""
         self.numbers(program)
-        return (self.folder / f"{program or 'demo_' + self.module}.txt").read_text()
+        return (self.folder / f"{program or 'demo_' + self.module}.txt").read_text(encoding="utf-8")
 
     def draw(self, *programs, most_bytes=1_000_000):
         """{name: file} of the figures, SVG, that tools/plot draws of what these programs write."""
