@@ -189,7 +189,7 @@ class DemoCase(unittest.TestCase):
                 self.skipTest(done.stderr.strip())
             self.assertEqual(done.returncode, 0, done.stderr)
             drawn.update((pathlib.Path(path).stem, pathlib.Path(path))
-                         for path in done.stdout.split())
+                         for path in done.stdout.splitlines())
         for path in drawn.values():
             xml.etree.ElementTree.parse(path)
             self.assertLess(path.stat().st_size, most_bytes)
