@@ -66,6 +66,13 @@ function(aisc_lab_libraries module given lab libs)
   endforeach()
   set(given_libs ${libs} aisc_${module}_given)
   set(prebuilt "${folder}/prebuilt/libaisc_${module}.a")
+  if(EXISTS "${folder}/prebuilt/FOR")
+    file(STRINGS "${folder}/prebuilt/FOR" kind)
+    if(NOT kind STREQUAL CMAKE_SYSTEM_PROCESSOR)
+      message(FATAL_ERROR "${prebuilt} is for processors ${kind}, and this is compiled for "
+        "${CMAKE_SYSTEM_PROCESSOR}: ask your instructor for the course as exported on such a machine.")
+    endif()
+  endif()
   aisc_library(aisc_${module}_given SOURCES ${given} LIBS ${libs} ${ARGN})
   aisc_library(aisc_${module}_lab SOURCES ${lab} LIBS ${given_libs})
   # Exercises are compiled each by itself: so grades and mutants put other files in their place.

@@ -10,6 +10,7 @@ below it come with their solution, or with a library of it, too.
 import fcntl
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -86,7 +87,7 @@ def hidden_files(lab):
 
 
 def prebuild(labs, root):
-    """Libraries of solutions, for any x86-64 processor: {module: path}."""
+    """Libraries of solutions, for any processor of this machine's kind: {module: path}."""
     folder = root / "build" / "portable"
     compiler = subprocess.run([root / "tools" / "compiler"], capture_output=True,
                               encoding="utf-8", check=False).stdout.strip()
@@ -219,3 +220,4 @@ def finish(lab, folder, is_closed, library):
     if library:
         (folder / "prebuilt").mkdir()
         shutil.copyfile(library, folder / "prebuilt" / library.name)
+        (folder / "prebuilt/FOR").write_text(platform.machine() + "\n", encoding="utf-8")
