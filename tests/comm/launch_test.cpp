@@ -73,6 +73,22 @@ TEST(Launch, RecordsTracesWhereAsked) {
       });
 }
 
+TEST(Launch, ACallEndsInATraceWhenItIsOverNotWhenItIsWaitedFor) {
+  for (const int ranks : {1, 2})
+    launch({.ranks = ranks, .record_trace = true}, [&](Rank rank) {
+      const Tensor x = Tensor::zeros({16}, DType::F32, rank.device);
+      rank.world.barrier();  // from the first call on that a trace has seen, ends are measured
+      Work work = rank.world.all_reduce(x);
+      if (ranks > 1) rank.world.barrier();  // operations are over in their order
+      const double later = rank.clock.now();
+      while (rank.clock.now() <= later) continue;
+      work.wait();
+      const std::vector<TraceEvent> events = rank.trace.events();
+      ASSERT_EQ(events.size(), ranks > 1 ? 3U : 2U);
+      EXPECT_LE(events[1].end_seconds, later) << events[1].name << ", " << ranks << " ranks";
+    });
+}
+
 TEST(Launch, RefusesOptionsThatMakeNoSense) {
   const auto refusal = [](const LaunchOptions& options) {
     return message_of([&] { launch(options, do_nothing); });

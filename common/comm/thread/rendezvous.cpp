@@ -24,7 +24,7 @@ std::int64_t back_of(std::uint64_t taken) { return static_cast<std::int64_t>(tak
 // Operations in flight before a rank waits for the slowest; fewer for very many ranks, since a
 // cell has a post per rank.
 std::uint64_t cells_for(int ranks) {
-  if (ranks == 1) return 1;  // nobody to wait for
+  if (ranks == 1) return 2;  // nobody to wait for; an operation's time outlives it by one
   return static_cast<std::uint64_t>(std::clamp(4096 / ranks, 4, 64));
 }
 

@@ -35,7 +35,7 @@ constexpr int kVectorBytes = 16;
 #endif
 
 // Independent chains that keep the units for multiply-adds busy: units times cycles that a result
-// takes. x86 has two of four cycles, and 16 registers; ARM's widest cores have four of four,
+// takes. x86 has two of four cycles, and 16 registers (AVX); ARM's widest cores have four of four,
 // and 32.
 #if defined(__aarch64__)
 constexpr int kChains = 20;
