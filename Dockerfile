@@ -1,4 +1,5 @@
-# A Debian with everything that `./aisc setup` installs, and an ordinary user. The course itself is
+# A Debian with everything that `./aisc setup` installs, what sanitizers, the book and a debugger
+# need, and an ordinary user. The course itself is
 # mounted, so that what is written and built stays when the container goes:
 #
 #   docker build -t aisc --build-arg UID=$(id -u) .
@@ -11,7 +12,8 @@ ENV LANG=C.UTF-8
 COPY tools/setup tools/compiler tools/packages.txt /usr/local/lib/aisc/
 RUN /usr/local/lib/aisc/setup && \
     DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y --no-install-recommends gdb git less && \
+      apt-get install -y --no-install-recommends clang gdb git less libclang-rt-dev libomp-dev \
+        python3-markdown-it python3-pygments && \
     rm -rf /var/lib/apt/lists/*
 
 # Whose the mounted folder is: of the same number as on the host.

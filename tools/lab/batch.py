@@ -4,8 +4,9 @@ files are the student's.
 What students hand in is compiled with the project's own commands and linked with its own tests.
 Their programs have limits of time, memory and processes, an environment without the caller's
 secrets, the scratch copy as their folder, and, when root calls, a user of their own: a mistake of
-one is no other's. As many students are graded at once as there are slots: each slot has a user, cores of
-its own as far as there are enough, and memory for what a program may take. Tests and code share a process, though: who means to can forge a report.
+one is no other's. As many students are graded at once as there are slots: each slot has a user, cores
+of its own as far as there are enough, and memory for what a program may take. Tests and code share a
+process, though: who means to can forge a report.
 """
 import concurrent.futures
 import contextlib
@@ -92,10 +93,15 @@ def available_mib():
     def read(path):
         return pathlib.Path(path).read_text(encoding="utf-8")
     least = int(re.search(r"^MemAvailable: *(\d+) kB", read("/proc/meminfo"), re.M)[1]) >> 10
-    group = pathlib.Path(read("/proc/self/cgroup").strip().rpartition("::/")[2])
-    for folder in (group, *group.parents):
-        with contextlib.suppress(OSError, ValueError):  # cgroup v1, or "max": no limit
-            least = min(least, int(read(f"/sys/fs/cgroup/{folder}/memory.max")) >> 20)
+    groups = ""
+    with contextlib.suppress(OSError):
+        groups = read("/proc/self/cgroup")
+    # "0::/a/b", or of version 1 "4:memory:/a": a group's limit, and those of the groups it is in.
+    for controller, group in re.findall(r"^\d+:(|memory):/(.*)$", groups, re.M):
+        limit = "memory/{}/memory.limit_in_bytes" if controller else "{}/memory.max"
+        for folder in (pathlib.Path(group), *pathlib.Path(group).parents):
+            with contextlib.suppress(OSError, ValueError):  # not there, or "max": no limit
+                least = min(least, int(read("/sys/fs/cgroup/" + limit.format(folder))) >> 20)
     return least
 
 

@@ -111,8 +111,8 @@ def export(destination, chosen=(), earlier="source", root=ROOT, anyway=False, re
            answers=False, since=None):
     """Writes the tree, whole or not at all. `chosen` are numbers of modules, none: all with
     exercises. With `answers` the solutions lie in .answers, where nothing but ./aisc solution looks.
-    With
-    `since`, an earlier such tree, CHANGES.md says what is new. Without `reference` no program of theirs can be linked: what grades them needs none.
+    With `since`, an earlier such tree, CHANGES.md says what is new. Without `reference` no program of
+    theirs can be linked: what grades them needs none.
     Returns (labs to solve, labs that come with a solution)."""
     destination = pathlib.Path(destination).absolute()
     if os.path.lexists(destination) and not (destination.is_dir()

@@ -48,7 +48,7 @@ def as_it_is(lab, preset, build):
     """A build folder of somebody else, in which nothing can be built: what it lacks, its owner has to
     build. The rest is graded without what only a sanitizer would see."""
     if not can_write(build.scratch):
-        raise LabError(f"you may not write in {WORK}: go to a folder of yours, and say there "
+        raise LabError(f"you may not write in {build.scratch}: go to a folder of yours, and say there "
                        f"{ROOT}/aisc lab {lab.number}")
     if build.lacks(f"{lab.module}_lab_test", f"libaisc_{lab.module}_lab.a"):
         said = f"lab {lab.number} {not_prepared(build.folder)}"
