@@ -67,6 +67,9 @@ set(cxx_flags -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(APPEND cxx_flags -Wno-pass-failed)  # tells of each `omp simd` loop it does not vectorize
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  list(APPEND cxx_flags -Wno-psabi)  # notes that GCC 9 passed some arguments in other registers
+endif()
 if(AISC_WERROR)
   list(APPEND cxx_flags -Werror)
 endif()
