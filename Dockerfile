@@ -1,6 +1,6 @@
 # A Debian with everything that `./aisc setup` installs, what sanitizers, the book and a debugger
-# need, and an ordinary user. The course itself is
-# mounted, so that what is written and built stays when the container goes:
+# need, and an ordinary user. The course itself is mounted, so that what is written and built stays
+# when the container goes:
 #
 #   docker build -t aisc --build-arg UID=$(id -u) .
 #   docker run --rm -it --shm-size 1g -v "$PWD":/home/student/aisc aisc

@@ -26,7 +26,7 @@
 # Where programs run slower than elsewhere, as in an emulator, their tests may take longer.
 set(AISC_SLOWER 1 CACHE STRING "Times as long as tests may take, a whole number")
 set(AISC_TESTS_LEFT_OUT "" CACHE STRING
-  "Tests that are not run, by GoogleTest's filters: in an emulator, those that measure")
+  "Tests that are not run, by GoogleTest's filters: in an emulator, those of what it lacks")
 if(NOT AISC_SLOWER MATCHES "^[1-9][0-9]*$")
   message(FATAL_ERROR "AISC_SLOWER=${AISC_SLOWER}: expected a whole number, at least 1")
 endif()
