@@ -67,6 +67,10 @@ set(cxx_flags -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(APPEND cxx_flags -Wno-pass-failed)  # tells of each `omp simd` loop it does not vectorize
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # Takes what a function returns by reference for a part of its temporary arguments, and is wrong.
+  list(APPEND cxx_flags -Wno-dangling-reference)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   list(APPEND cxx_flags -Wno-psabi)  # notes that GCC 9 passed some arguments in other registers
 endif()

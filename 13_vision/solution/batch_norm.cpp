@@ -45,8 +45,7 @@ BatchNorm::BatchNorm(const Rank& rank, const std::string& name, std::int64_t cha
       weight_(whole_parameter(name + ".weight", {channels}, Init::constant(1), false)),
       bias_(whole_parameter(name + ".bias", {channels}, Init::constant(0), false)),
       running_(Tensor::zeros({2, channels}, DType::F64, rank.device, Purpose::Parameters)) {
-  const View variances = running_variance();
-  for (double& variance : variances.values<double>()) variance = 1;
+  for (double& variance : running_variance().values<double>()) variance = 1;
   if (options_.batch && options_.batch->size() == 1) options_.batch = nullptr;  // it has all
 }
 

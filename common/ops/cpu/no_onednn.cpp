@@ -4,6 +4,8 @@
 
 namespace aisc::cpu {
 
+bool library_has_f32(Device&) { return false; }
+
 void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   plain_product(out, a, b, options);
 }

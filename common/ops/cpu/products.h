@@ -12,6 +12,9 @@ void plain_product(View out, ConstView a, ConstView b, const ops::MatmulOptions&
 // F32, BF16 and F16 by oneDNN. (no_onednn.cpp: the plain product.)
 void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options);
 
+// Whether its kernels for F32 are made for this processor; where not, ours are taken.
+bool library_has_f32(Device& device);
+
 // BF16 by the matrix instruction of ARM's processors (FEAT_BF16: Neoverse V1, Apple M2 and later),
 // and whether this is one of them. Its sums are rounded to odd, not to even, and numbers below
 // 2^-126 count as 0 (Arm Architecture Reference Manual, BFMMLA).

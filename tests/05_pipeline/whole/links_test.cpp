@@ -202,10 +202,8 @@ INSTANTIATE_TEST_SUITE_P(Links, PipelineLinks,
 
 void add_to_weights(const Model& model, double x) {
   for (const auto& layer : model.layers)
-    for (Parameter* p : layer->parameters()) {
-      const View weight = p->value();
-      for (double& w : weight.values<double>()) w += x;
-    }
+    for (Parameter* p : layer->parameters())
+      for (double& w : View(p->value()).values<double>()) w += x;
 }
 
 // More windows than micro-batches, fewer, and none; before and after a run, of which PipeDream's

@@ -39,15 +39,7 @@ struct ProductKey {
 struct Product {
   memory::desc left, right, bias, out, scratch;
   dnnl::matmul primitive;
-};
-
-// What a device keeps of oneDNN: found through Device::extension.
-struct Library {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-  std::map<ProductKey, Product> products;
-  // Where there is a matrix instruction of ARM's, the library may have nothing for BF16.
-  const bool bf16_is_fast = bf16_dot_is_fast() && !runs_matrix_product();
+  std::string kernel;  // the library's name for what it runs
 };
 
 // Rows that lie a multiple of half a page apart share a few sets of the cache, and reading down a
@@ -124,10 +116,48 @@ Product make_product(const ProductKey& key, const dnnl::engine& engine) {
 #endif
   p.scratch = description.scratchpad_desc();
   p.primitive = dnnl::matmul(description);
+  p.kernel = description.impl_info_str();
   return p;
 }
 
+#if defined(__aarch64__)
+constexpr bool kOnArm = true;
+#else
+constexpr bool kOnArm = false;
+#endif
+
+// On ARM the library's fast products are for SVE or by Arm's Compute Library. A build that has
+// neither, as Debian's, takes five times as many instructions as plain_product (docs/machines.md).
+bool f32_is_fast(const dnnl::engine& engine) {
+  if (!kOnArm) return true;
+  const ProductKey key{.batch = 1,
+                       .M = 64,
+                       .N = 64,
+                       .K = 64,
+                       .transpose = ops::Transpose::None,
+                       .right_row = 64,
+                       .in = DType::F32,
+                       .out = DType::F32,
+                       .accumulate = false,
+                       .bias = false,
+                       .alpha = 1,
+                       .threads = 1};
+  const std::string kernel = make_product(key, engine).kernel;
+  return kernel.find("sve") != std::string::npos || kernel.find("acl") != std::string::npos;
+}
+
+// What a device keeps of oneDNN: found through Device::extension.
+struct Library {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::map<ProductKey, Product> products;
+  const bool has_f32 = f32_is_fast(engine);
+  // Where there is a matrix instruction of ARM's, the library may have nothing for BF16.
+  const bool bf16_is_fast = bf16_dot_is_fast() && !runs_matrix_product();
+};
+
 // F32 without a bias: the library's sgemm packs both factors and is then faster than its primitive.
+// (Not on ARM, where it is a plain loop.)
 void gemm(View out, ConstView a, ConstView b, std::int64_t row, const ProductSizes& size,
           const ops::MatmulOptions& options) {
   const bool first = options.transpose == ops::Transpose::First;
@@ -147,7 +177,7 @@ void run(Library& library, View out, ConstView a, ConstView b, const ops::Matmul
   Tensor spread;
   if (row != b.shape()[-1]) b = spread = spread_rows(b, row);
   // sgemm reads a left factor whose rows collide badly; the primitive copies it first.
-  const bool primitive = a.dtype() != DType::F32 || size.batch > 1 || options.bias ||
+  const bool primitive = kOnArm || a.dtype() != DType::F32 || size.batch > 1 || options.bias ||
                          rows_collide(a.shape()[-1], a.dtype(), kPageBytes / 2);
   if (!primitive) return gemm(out, a, b, row, size, options);
 
@@ -184,6 +214,8 @@ void run(Library& library, View out, ConstView a, ConstView b, const ops::Matmul
 }
 
 }  // namespace
+
+bool library_has_f32(Device& device) { return !kOnArm || device.extension<Library>().has_f32; }
 
 void library_product(View out, ConstView a, ConstView b, const ops::MatmulOptions& options) {
   Library& library = out.device().extension<Library>();
