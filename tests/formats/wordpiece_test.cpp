@@ -132,7 +132,8 @@ TEST(WordPieceEncoding, IsHuggingFaces) {
     const std::string text = one["text"];
     EXPECT_EQ(lowered.encode(text), one["lowered"].get<PieceIds>()) << text;
     EXPECT_EQ(cased.encode(text), one["cased"].get<PieceIds>()) << text;
-    EXPECT_EQ(lowered.decode(one["lowered"].get<PieceIds>()), one["spaced"]) << text;
+    EXPECT_EQ(lowered.decode(one["lowered"].get<PieceIds>()), one["spaced"].get<std::string>())
+        << text;
   }
 }
 
