@@ -32,16 +32,33 @@ void on_signal(int signal_number) {
   errno = error;
 }
 
+// Whether SIGHUP was ignored when the program was started, asked before any library's constructors:
+// UCX, which Open MPI 5 loads, takes that signal for itself (UCX_DEBUG_SIGNO).
+bool hangup_was_ignored = false;
+void look_at_hangup() {
+  struct sigaction action = {};
+  sigaction(SIGHUP, nullptr, &action);
+  hangup_was_ignored = action.sa_handler == SIG_IGN;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = look_at_hangup;
+
 }  // namespace
 
+bool hangup_is_ignored() {
+  struct sigaction action = {};
+  sigaction(SIGHUP, nullptr, &action);
+  return action.sa_handler == SIG_IGN || (hangup_was_ignored && action.sa_handler != SIG_DFL);
+}
+
 Interrupt::Interrupt(bool says) {
+  const bool ignored = hangup_is_ignored();
   first_signal = 0;
   is_silent = !says;
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;  // reads and writes in progress go on
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous_[i]);
-  if (previous_[0].sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_[0], nullptr);
+  if (ignored) ::signal(SIGHUP, SIG_IGN);
 }
 
 Interrupt::~Interrupt() {

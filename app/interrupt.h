@@ -14,6 +14,9 @@ namespace aisc {
 // after Ctrl-C.
 constexpr int status_of_signal(int number) { return 128 + number; }
 
+// Whether SIGHUP is ignored, or was when the program began and a library has taken it since.
+bool hangup_is_ignored();
+
 // Listens while it lives; one at a time in a process, since signals belong to the process.
 class Interrupt {
  public:

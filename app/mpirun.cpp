@@ -115,9 +115,10 @@ int run_mpirun(int ranks, const std::vector<std::string>& program) {
   sigset_t signals, before;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&signals, number);
-  struct sigaction hangup = {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+  if (hangup_is_ignored())
+    signal(SIGHUP, SIG_IGN);  // and by mpirun
+  else
+    sigaddset(&signals, SIGHUP);
   sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t self = getpid(), child = fork();
   if (child < 0) fail(fmt::format("{} cannot be started: {}", words[0], std::strerror(errno)));
