@@ -75,14 +75,14 @@ void matmul(View out, ConstView a, ConstView b, const ops::MatmulOptions& option
   const ProductSizes size(out, a, options.transpose);
   const bool is_row = size.batch == 1 && size.M == 1 && options.transpose == ops::Transpose::Second;
   const bool is_short = size_of(a.dtype()) < size_of(DType::F32);
-  const bool library = is_short || (a.dtype() == DType::F32 && library_has_f32(out.device()));
+  const bool ours_in_f32 = a.dtype() == DType::F32 && !library_has_f32(out.device());
   // In F32 the library's product of one row already takes no longer than reading the matrix. In F64
   // a row is summed in the same order alone and among others.
-  if (is_row && (is_short || (a.dtype() == DType::F32 && !library)))
+  if (is_row && (is_short || ours_in_f32))
     row_product(out, a, b, options);
   else if (a.dtype() == DType::BF16 && size.K > 0 && runs_matrix_product())
     matrix_product(out, a, b, options);
-  else if (library && size.K > 0)
+  else if (a.dtype() != DType::F64 && !ours_in_f32 && size.K > 0)
     library_product(out, a, b, options);
   else
     plain_product(out, a, b, options);

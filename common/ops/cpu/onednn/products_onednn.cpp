@@ -157,7 +157,7 @@ struct Library {
 };
 
 // F32 without a bias: the library's sgemm packs both factors and is then faster than its primitive.
-// (Not on ARM, where it is a plain loop.)
+// (On ARM it is the primitive whose kernel was asked for.)
 void gemm(View out, ConstView a, ConstView b, std::int64_t row, const ProductSizes& size,
           const ops::MatmulOptions& options) {
   const bool first = options.transpose == ops::Transpose::First;
