@@ -203,10 +203,9 @@ void measure_products(Device& device, DType dtype, const GpuBenchSizes& sizes,
     const Tensor x = some_values({N, in}, dtype, device), dy = some_values({N, out}, dtype, device);
     const Tensor y({N, out}, dtype, device, kPurpose), dx({N, in}, dtype, device, kPurpose);
     const bool is_head = out == sizes.vocabulary, is_fc = out == 4 * C, is_fc2 = in == 4 * C;
-    const auto measure = [&, N = N, out = out, in = in](const std::string& what, View to,
-                                                        ConstView a, ConstView b,
-                                                        const ops::MatmulOptions& options) {
-      const double flops = 2 * static_cast<double>(N) * static_cast<double>(out * in);
+    const double flops = 2 * static_cast<double>(N) * static_cast<double>(out * in);
+    const auto measure = [&](const std::string& what, View to, ConstView a, ConstView b,
+                             const ops::MatmulOptions& options) {
       each({what, flops,
             median_seconds(device, sizes.seconds, [&] { ops::matmul(to, a, b, options); })});
     };

@@ -247,7 +247,7 @@ TEST(FirstFitTraceGiven, BadTracesAreErrors) {
       {{.layers = 1, .checkpoint_bytes = 1, .activations = {{1, -1}}},
        "layer 0: weight gradient 0 of -1 bytes"}};
   for (const auto& [sizes, message] : wrong)
-    EXPECT_TRUE(error_says([&, &sizes = sizes] { training_trace(sizes); }, {message}));
+    EXPECT_TRUE(error_says([&, &bad = sizes] { training_trace(bad); }, {message}));
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ TEST(ReshardGiven, LayoutsOfOtherUnitsAreErrors) {
       {layout_of({{100}, {73}}, 3), "unit1 has 2 parameters before and 1 after"},
       {layout_of({{100}, {70, 4}}, 3), "unit1: parameter 1 has 3 elements before and 4 after"}};
   for (const auto& [after, says] : others)
-    EXPECT_TRUE(error_says([&, &after = after] { reshard_moves(before, 2, after, 3); }, {says}));
+    EXPECT_TRUE(error_says([&, &to = after] { reshard_moves(before, 2, to, 3); }, {says}));
 }
 
 TEST(ReshardGiven, LayoutsForOtherRanksAreErrors) {

@@ -199,8 +199,9 @@ TEST(QueryDropout, DropsWhatOneRankDrops) {
                          .forward(ones({kB, 1, kH * kT * kT}, rank), saved, whole));
   });
   std::mutex mutex;
-  for (const auto& [cp, tp] : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 3}}) {
-    launch({.ranks = cp * tp, .bind = false}, [&, cp = cp, tp = tp](const Rank& rank) {
+  for (const auto& form : {std::pair{1, 1}, {3, 1}, {1, 2}, {2, 3}}) {
+    const int cp = form.first, tp = form.second;
+    launch({.ranks = cp * tp, .bind = false}, [&](const Rank& rank) {
       const int i = rank.world.rank() / tp, j = rank.world.rank() % tp;
       const std::unique_ptr<Communicator> heads = rank.world.split(i, j, "tp");
       const TokenPart part = token_part(ContextForm::Rsa, i, cp, kT);

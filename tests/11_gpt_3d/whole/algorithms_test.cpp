@@ -82,10 +82,10 @@ TEST_P(Algorithms, LeaveWhatOneRankLeaves) {
 TEST(PlansOf, AreThoseOfTheName) {
   for (const auto& [name, messages] : {std::pair{"ring", 14}, {"recursive_doubling", 3}}) {
     launch({.ranks = 8, .network = Network{}, .plans = plans_of(asked(name, 8))},
-           [&, messages = messages](Rank rank) {
+           [&, each = messages](Rank rank) {
              const Tensor one = Tensor::zeros({8}, DType::F64, rank.device);
              rank.world.all_reduce(one.view()).wait();
-             EXPECT_EQ(rank.world.sent_by_family().messages, messages);
+             EXPECT_EQ(rank.world.sent_by_family().messages, each);
            });
   }
   EXPECT_FALSE(plans_of(asked("backend", 2))[CommOp::AllReduce]);

@@ -160,8 +160,9 @@ TEST(SavedModels, OfExpertsGenerateOnOneRankAndOnMore) {
   });
   ASSERT_EQ(expected.size(), 12u);
   const std::string path = folder.path("step_000001/model.safetensors");
-  for (const auto& [pp, tp] : {std::pair{1, 1}, {1, 2}, {2, 1}})
-    launch(launch_options({.ranks = pp * tp}), [&, pp = pp, tp = tp](Rank rank) {
+  for (const auto& form : {std::pair{1, 1}, {1, 2}, {2, 1}})
+    launch(launch_options({.ranks = form.first * form.second}), [&](Rank rank) {
+      const auto [pp, tp] = form;
       LayoutCase parts{.pp = pp, .tp = tp, .schedule = "1f1b"};
       SavedModel saved(rank, path, DType::F64,
                        {.pp = pp, .tp = tp, .parts = toy_experts(parts_of(parts))});
