@@ -144,10 +144,17 @@ def read_regular(path, most_bytes, flags=0):
         return file.read(most_bytes)
 
 
+def with_its_bytes(report):
+    """Where char is signed, GoogleTest writes each byte of a letter such as ü as a character of its
+    own (\\u00C3\\u00BC)."""
+    return re.sub(rb"\\(?:u00([89A-Fa-f][0-9A-Fa-f])|.)",
+                  lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[0], report)
+
+
 def read_report(path):
     """The tests in a report, or None where there is none that GoogleTest would write."""
     try:
-        found = json.loads(read_regular(path, MOST_REPORT_BYTES, os.O_NOFOLLOW)
+        found = json.loads(with_its_bytes(read_regular(path, MOST_REPORT_BYTES, os.O_NOFOLLOW))
                            .decode(errors="replace"))
         return [read_test(suite["name"], test) for suite in found.get("testsuites", [])
                 for test in suite.get("testsuite", [])]
