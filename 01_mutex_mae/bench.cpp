@@ -119,10 +119,10 @@ void add_random(Bench& bench) {
   for (const auto& [name, fill] : fills)
     for (const int threads : bench.counts())
       add(fmt::format("random/{}/threads:{}", name, threads),
-          [&bench, fill = fill, threads](benchmark::State& state) {
+          [&bench, way = fill, threads](benchmark::State& state) {
             std::vector<double> out(1 << 18);
             bench.prepare(RunsOn::Team, threads);
-            for (auto _ : state) fill(out, bench.team(threads));
+            for (auto _ : state) way(out, bench.team(threads));
             state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(out.size()));
           });
 }

@@ -265,7 +265,7 @@ Json random_numbers(const Bench& bench) {
   for (const auto& [name, fill] : fills)
     for (const int threads : bench.counts) {
       Team& team = bench.threads.team(threads);
-      turns.push_back({.call = [&fill = fill, &team] { return fill(team), 0.0; }});
+      turns.push_back({.call = [&way = fill, &team] { return way(team), 0.0; }});
     }
   take_turns(turns, bench.flags.quick ? 1 : 5, 0);
   fmt::print("random numbers{:>24}{:>16}  the same in order\n", "threads", "millions/s");
