@@ -13,6 +13,7 @@ import tempfile
 import threading
 
 from .exercises import ROOT, LabError
+from .words import shown
 
 # As ctest runs all tests (cmake/tests.cmake).
 ENVIRONMENT = {
@@ -116,7 +117,8 @@ def run_limited(command, limits, env, cwd):
 
 
 def run_tests(program, filters, limits=Limits(), seed=None, cwd=ROOT):
-    """Runs the tests that match in one process."""
+    """Runs the tests that match in one process. Paths in what is said are as `shown` has them: where
+    the course lies may have spaces."""
     env = dict(ENVIRONMENT)
     if seed is not None:
         env["AISC_TEST_SEED"] = str(seed)
@@ -128,6 +130,7 @@ def run_tests(program, filters, limits=Limits(), seed=None, cwd=ROOT):
             [str(program), f"--gtest_filter={':'.join(filters)}", f"--gtest_output=json:{report}"],
             limits, env, cwd)
         tests = read_report(report)
+    output = shown(output)
     begun = re.findall(r"^\[ RUN      \] (\S+)", output, re.M)
     return Run(status, exceeded, seconds, output, tests or [], tests is not None,
                begun[-1] if begun else "", cpu_seconds)
@@ -164,7 +167,7 @@ def read_report(path):
 
 def read_test(suite, test):
     # What 0/0 is has a sign on x86 and none on ARM.
-    failures = [f.get("failure", "").replace("-nan", "nan") for f in test.get("failures", [])]
+    failures = [shown(f.get("failure", "")).replace("-nan", "nan") for f in test.get("failures", [])]
     skipped = test.get("result") == "SKIPPED"
     return Test(f"{suite}.{test['name']}",
                 "failed" if failures else "skipped" if skipped else "passed", failures)
