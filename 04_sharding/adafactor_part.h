@@ -123,8 +123,8 @@ struct Part {
     std::vector<std::array<double, 2>> partials(index(blocks()));
     each_block([&](std::int64_t block) {
       std::array<double, 2>& partial = partials[index(block)];
-      each_u(block, [&partial, weight = weight](const S* u, const Run& run) {
-        const S* const x = weight + run.at;
+      each_u(block, [&partial, all = weight](const S* u, const Run& run) {
+        const S* const x = all + run.at;
         S of_u = 0, of_x = 0;
 #pragma omp simd reduction(+ : of_u, of_x)
         for (std::int64_t k = 0; k < run.count; ++k) {
