@@ -219,7 +219,8 @@ Json what_hides_a_sum() {
   for (const std::int64_t width : {1024, 2048, 3072, 4096, 6144, 8192}) {
     Json row{{"width", width}, {"sum", sum_seconds(machine, kNode, {1, 2048, width})}};
     fmt::print("{:>6}{:>10.1f}", width, 1e6 * row["sum"].get<double>());
-    for (const auto& [name, outputs] : {std::pair{"qkv", 3 * width}, {"fc", 4 * width}}) {
+    for (const auto& layer : {std::pair{"qkv", 3 * width}, {"fc", 4 * width}}) {
+      const std::int64_t outputs = layer.second;
       const Backward first = backward_of(machine, width, [&](const Rank& rank) {
         return in_sequence(rank, "layer",
                            std::make_unique<ConjugateLayer>(rank, rank.world, "f", Conjugate::F),
@@ -228,7 +229,7 @@ Json what_hides_a_sum() {
       const Backward beside = backward_of(machine, width, [&](const Rank& rank) {
         return std::make_unique<ColumnParallelLinear>(rank, rank.world, "layer", width, outputs);
       });
-      row[name] = {{"f first", first.exposed()}, {"beside", beside.exposed()}};
+      row[layer.first] = {{"f first", first.exposed()}, {"beside", beside.exposed()}};
       fmt::print("{:>16.1f}{:>16.1f}", 1e6 * first.exposed(), 1e6 * beside.exposed());
     }
     fmt::print("\n");
