@@ -266,8 +266,8 @@ class Build:
         words[words.index("-o") + 1] = program
         with self.compilers:
             done, said = call([*words, *fast_linker()], cwd=self.folder)
-        if not done:
-            os.unlink(program)
+        if not done:  # newer linkers delete it themselves
+            pathlib.Path(program).unlink(missing_ok=True)
         return (pathlib.Path(program) if done else None), said
 
     def link_before(self, target, objects):

@@ -166,8 +166,9 @@ def read_report(path):
 
 
 def read_test(suite, test):
-    # What 0/0 is has a sign on x86 and none on ARM.
-    failures = [shown(f.get("failure", "")).replace("-nan", "nan") for f in test.get("failures", [])]
+    # What 0/0 is has a sign on x86 and none on ARM. Newer GoogleTests end a text with an end of line.
+    failures = [shown(f.get("failure", "")).replace("-nan", "nan").rstrip("\n")
+                for f in test.get("failures", [])]
     skipped = test.get("result") == "SKIPPED"
     return Test(f"{suite}.{test['name']}",
                 "failed" if failures else "skipped" if skipped else "passed", failures)
