@@ -11,10 +11,15 @@ import re
 from .words import first_of
 
 
+NUMBER = re.compile(r"(?<![\w.])[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?(?!\w|\.[0-9])")
+
+
 def fingerprint(failed):
     """Of tests that failed, the first one in front: their names and what the first says, without
-    the lines of files."""
+    the lines of files. Numbers have six digits: GoogleTest writes 2376123.0 as 2.37612e+06 until
+    1.12, as 2376123 from 1.13 on."""
     said = re.sub(r"^\S+:[0-9]+(:|$)", "", first_of(failed[0].failures), flags=re.M)
+    said = NUMBER.sub(lambda number: f"{float(number[0]):.6g}", said)
     return "\n".join([said, *sorted(test.name for test in failed)])
 
 

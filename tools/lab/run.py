@@ -165,10 +165,17 @@ def read_report(path):
         return None
 
 
+def as_everywhere(text):
+    """What a test says in the same words on all machines. What 0/0 is has a sign on x86 and none on
+    ARM. GoogleTest, from 1.13 on, ends a text with an end of line, and writes 1e-12 as
+    9.9999999999999998e-13."""
+    text = re.sub(r"(?<![\w.])[0-9]+\.[0-9]{9,}(e[+-]?[0-9]+)?(?!\w|\.[0-9])",
+                  lambda number: repr(float(number[0])), text)
+    return shown(text).replace("-nan", "nan").rstrip("\n")
+
+
 def read_test(suite, test):
-    # What 0/0 is has a sign on x86 and none on ARM. Newer GoogleTests end a text with an end of line.
-    failures = [shown(f.get("failure", "")).replace("-nan", "nan").rstrip("\n")
-                for f in test.get("failures", [])]
+    failures = [as_everywhere(f.get("failure", "")) for f in test.get("failures", [])]
     skipped = test.get("result") == "SKIPPED"
     return Test(f"{suite}.{test['name']}",
                 "failed" if failures else "skipped" if skipped else "passed", failures)
