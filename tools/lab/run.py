@@ -167,8 +167,8 @@ def read_report(path):
 
 def as_everywhere(text):
     """What a test says in the same words on all machines. What 0/0 is has a sign on x86 and none on
-    ARM. GoogleTest, from 1.13 on, ends a text with an end of line, and writes 1e-12 as
-    9.9999999999999998e-13."""
+    ARM. Where GoogleTest 1.12 writes 1e-12, 1.13 writes 9.9999999999999998e-13; 1.16 ends a text with
+    an end of line."""
     text = re.sub(r"(?<![\w.])[0-9]+\.[0-9]{9,}(e[+-]?[0-9]+)?(?!\w|\.[0-9])",
                   lambda number: repr(float(number[0])), text)
     return shown(text).replace("-nan", "nan").rstrip("\n")
