@@ -93,8 +93,10 @@ class TrainBert final : public TrainProgram {
 
   std::unique_ptr<const Task> open(const Options& options,
                                    const std::string& weights) const override {
-    if (!weights.empty()) BertWeights().config(Safetensors(weights), heads_given(options));
-    const Corpus corpus = text_of(options.data.corpus);
+    const std::int64_t context =
+        weights.empty() ? options.train.model.context
+                        : BertWeights().config(Safetensors(weights), heads_given(options)).context;
+    const Corpus corpus = text_of(options.data.corpus, block_bytes_of_pairs(context));
     if (!weights.empty() || !options.data.tokenizer.empty())
       return task_of(options, corpus, pieces_beside(options, weights));
     const std::int64_t asked = options.train.model.vocabulary;

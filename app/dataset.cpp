@@ -43,8 +43,10 @@ std::string in_millions(std::int64_t count) {
 
 }  // namespace
 
-Corpus text_of(const std::string& path) {
-  return path.empty() ? read_corpus(AISC_SOURCE_DIR, course_prose()) : read_corpus(path);
+Corpus text_of(const std::string& path, std::int64_t block_bytes) {
+  CorpusOptions options = path.empty() ? course_prose() : CorpusOptions{};
+  options.block_bytes = block_bytes;
+  return read_corpus(path.empty() ? AISC_SOURCE_DIR : path, options);
 }
 
 std::string name_of_text(const std::string& path) {

@@ -19,7 +19,7 @@ struct DatasetOptions {
 };
 
 // The text at a path (read_corpus), or the course's prose where it is empty; and what it is called.
-Corpus text_of(const std::string& path);
+Corpus text_of(const std::string& path, std::int64_t block_bytes = CorpusOptions{}.block_bytes);
 std::string name_of_text(const std::string& path);
 
 class Dataset {

@@ -9,7 +9,7 @@
 namespace aisc {
 namespace {
 
-constexpr std::int64_t kBlock = Corpus::kBlockBytes, kEvery = Corpus::kValidationEvery;
+constexpr std::int64_t kEvery = Corpus::kValidationEvery;
 
 // The text that a corpus was made of, and of which pieces: each is of one part.
 struct WholeText {
@@ -23,13 +23,14 @@ WholeText whole_text(const Corpus& corpus) {
   WholeText whole;
   whole.files.push_back(0);
   const auto size = std::ssize(corpus.training) + std::ssize(corpus.validation);
-  const bool is_short = size < kEvery * kBlock;
+  const std::int64_t block = corpus.block_bytes;
+  const bool is_short = size / block < kEvery;
   std::int64_t taken[] = {0, 0};  // of training, of validation
   std::size_t seen[] = {0, 0};    // seams
   for (int part = 0; std::ssize(whole.text) < size; part = 1 - part) {
     const auto& bytes = part == 0 ? corpus.training : corpus.validation;
     const auto& seams = part == 0 ? corpus.training_seams : corpus.validation_seams;
-    const std::int64_t run = is_short ? size : part == 0 ? (kEvery - 1) * kBlock : kBlock;
+    const std::int64_t run = is_short ? size : part == 0 ? (kEvery - 1) * block : block;
     const std::int64_t begin = taken[part], end = std::min(begin + run, std::ssize(bytes));
     const std::int64_t moved = std::ssize(whole.text) - begin;
     whole.pieces.push_back(std::ssize(whole.text));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -35,6 +36,10 @@ double flops_of_pair(const GptConfig& model) {
 SpecialIds special_ids(const WordPiece& pieces) {
   const WordPiece::Special& s = pieces.special();
   return {.pad = s.pad, .unknown = s.unknown, .cls = s.cls, .sep = s.sep, .mask = s.mask};
+}
+
+std::int64_t block_bytes_of_pairs(std::int64_t context) {
+  return std::max(CorpusOptions{}.block_bytes, 8 * context);
 }
 
 BertTask::BertTask(const Corpus& corpus, std::string name, WordPiece pieces, std::string masked)

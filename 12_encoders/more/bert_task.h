@@ -14,6 +14,11 @@ namespace aisc {
 
 SpecialIds special_ids(const WordPiece& pieces);
 
+// Bytes of a corpus's blocks, of which every tenth is held out, for pairs of `context` tokens: 8 a
+// token, which is room for about two pairs. In shorter ones held-out pairs would be shorter than
+// those that are learnt. At least what other programs have.
+std::int64_t block_bytes_of_pairs(std::int64_t context);
+
 class BertTask final : public Task {
  public:
   // `name`: of the corpus. `masked`: a text with [MASK]; empty: it shows nothing. Throws Error for

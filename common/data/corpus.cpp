@@ -126,16 +126,20 @@ Corpus read_corpus(const std::string& path, const CorpusOptions& options) {
   } else {
     fail(fmt::format("corpus {}: is neither a file nor a folder", path));
   }
-  Corpus corpus = split_text(text, seams);
+  Corpus corpus = split_text(text, seams, options.block_bytes);
   corpus.files = found.files;
   corpus.skipped = found.skipped;
   corpus.left_out = std::move(found.left_out);
   return corpus;
 }
 
-Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64_t> seams) {
+Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64_t> seams,
+                  std::int64_t block_bytes) {
+  if (block_bytes < 1)
+    fail(fmt::format("corpus: blocks of {} bytes, expected 1 or more", block_bytes));
   Corpus corpus;
   corpus.files = 1;
+  corpus.block_bytes = block_bytes;
   corpus.hash = checksum(text);
   auto seam = seams.begin();
   const auto take = [&](Text& part, std::vector<std::int64_t>& part_seams, std::int64_t begin,
@@ -152,15 +156,15 @@ Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64
     take(corpus.validation, corpus.validation_seams, begin, end);
   };
   const auto size = static_cast<std::int64_t>(text.size());
-  constexpr std::int64_t kBlock = Corpus::kBlockBytes, kEvery = Corpus::kValidationEvery;
-  if (size < kEvery * kBlock) {
+  constexpr std::int64_t kEvery = Corpus::kValidationEvery;
+  if (size / block_bytes < kEvery) {
     const std::int64_t middle = size - size / kEvery;
     take_training(0, middle);
     take_validation(middle, size);
     return corpus;
   }
-  for (std::int64_t i = 0; i * kBlock < size; ++i) {
-    const std::int64_t begin = i * kBlock, end = std::min(size, begin + kBlock);
+  for (std::int64_t i = 0; i * block_bytes < size; ++i) {
+    const std::int64_t begin = i * block_bytes, end = std::min(size, begin + block_bytes);
     if (i % kEvery == kEvery - 1)
       take_validation(begin, end);
     else

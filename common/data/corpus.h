@@ -14,17 +14,17 @@ namespace aisc {
 struct CorpusOptions {
   std::vector<std::string> names{};  // how a file's name may end (".md"); empty: all files
   std::int64_t largest_file_bytes = std::int64_t{1} << 60;  // larger files are left out
+  std::int64_t block_bytes = 1024;                          // Corpus::block_bytes
 };
 
 // The choice for the course's own tree: its prose, which is handouts and documents. It reads as
 // English, and changes less than sources do. Code in fences and tables stay: they are a part of it.
 CorpusOptions course_prose();
 
-// A text in two parts that have no byte in common. Every tenth block of 1 KiB (blocks 9, 19, ...)
-// is for validation, so that both parts resemble the whole; of a text of less than 10 KiB it is the
+// A text in two parts that have no byte in common. Every tenth block (blocks 9, 19, ...) is for
+// validation, so that both parts resemble the whole; of a text of less than ten blocks it is the
 // last tenth.
 struct Corpus {
-  static constexpr std::int64_t kBlockBytes = 1024;
   static constexpr std::int64_t kValidationEvery = 10;
 
   std::vector<std::uint8_t> training;
@@ -36,6 +36,7 @@ struct Corpus {
   // Files that are left out for what they are, in the order of their paths, and why.
   std::vector<std::string> left_out;
   std::uint64_t hash = 0;  // of the whole text: equal where two runs saw the same
+  std::int64_t block_bytes = CorpusOptions{}.block_bytes;
 };
 
 // Reads `path`, a text file or a folder of them, byte for byte. The files of a folder come in the
@@ -47,7 +48,9 @@ struct Corpus {
 Corpus read_corpus(const std::string& path, const CorpusOptions& options = {});
 
 // The rule above, for a text at hand: files is 1. `seams`: bytes of it before which a file begins.
-Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64_t> seams = {});
+// Throws Error for blocks of less than a byte.
+Corpus split_text(std::span<const std::uint8_t> text, std::span<const std::int64_t> seams = {},
+                  std::int64_t block_bytes = CorpusOptions{}.block_bytes);
 
 // Text is bytes without NUL, in UTF-8 or any other encoding of 8-bit units: a model reads bytes.
 // Why these are none, with the place; "" for text.

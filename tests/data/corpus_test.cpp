@@ -187,6 +187,20 @@ TEST(SplitText, CutsBlocksFrom10KiBOn) {
   EXPECT_EQ(split_text({text.data(), text.size() - 1}).validation.size(), 1023U);
 }
 
+TEST(SplitText, CutsBlocksOfOtherSizes) {
+  std::vector<std::uint8_t> text(30 * 7 + 3);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::uint8_t>(i / 7);
+  const Corpus corpus = split_text(text, {}, 7);
+  EXPECT_EQ(corpus.block_bytes, 7);
+  ASSERT_EQ(corpus.validation.size(), 3U * 7);
+  for (std::size_t i = 0; i < 21; ++i) EXPECT_EQ(corpus.validation[i], 9 + 10 * (i / 7)) << i;
+  EXPECT_EQ(corpus.training.size(), 27U * 7 + 3);
+  EXPECT_EQ(split_text({text.data(), 69}, {}, 7).validation.size(), 6U) << "the last tenth";
+  EXPECT_EQ(split_text({text.data(), 70}, {}, 7).validation.size(), 7U) << "block 9";
+  EXPECT_TRUE(error_says([&] { split_text(text, {}, 0); },
+                         {"corpus: blocks of 0 bytes, expected 1 or more"}));
+}
+
 TEST(SplitText, HashIsFnv1a) {
   EXPECT_EQ(split_text(as_bytes("a")).hash, 0xe6c632b61e964e1fu);  // the published value
 }

@@ -1,6 +1,7 @@
 // Where sentences end, and which follow one another.
 #include "formats/sentences.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,10 +116,12 @@ std::int64_t first_byte(const std::string& sentence) {
   return std::stoll(sentence.substr(std::string("Sentence ").size()));
 }
 
-// 25 blocks of 1 KiB and a little: blocks 9 and 19 are held out.
-TEST(DocumentsOf, SentencesAreOfOnePartAndFollowOneAnother) {
-  const std::string text = numbered_text(25 * 1024 + 77);
-  const DocumentParts parts = documents_of(split_text(text_bytes(text)));
+// 25 blocks and a little: blocks 9 and 19 are held out.
+void expect_parts_of_blocks(std::int64_t block) {
+  SCOPED_TRACE(fmt::format("blocks of {} bytes", block));
+  std::string text = numbered_text(static_cast<std::size_t>(25 * block + 77));
+  text.resize(text.rfind('\n') + 1);  // whole sentences
+  const DocumentParts parts = documents_of(split_text(text_bytes(text), {}, block));
   ASSERT_EQ(parts.training.size(), 1u);
   ASSERT_EQ(parts.held_out.size(), 1u);
   EXPECT_EQ(parts.training[0].size(), 3u) << "blocks 0-8, 10-18, 20-25";
@@ -132,10 +135,14 @@ TEST(DocumentsOf, SentencesAreOfOnePartAndFollowOneAnother) {
         EXPECT_EQ(first_byte(sentence), next) << "it follows the one before";
         next += std::ssize(sentence) + 1;
         for (const std::int64_t byte : {first_byte(sentence), next - 2})
-          EXPECT_EQ(byte / 1024 % 10 == 9, part == &parts.held_out) << sentence;
+          EXPECT_EQ(byte / block % 10 == 9, part == &parts.held_out) << sentence;
       }
     }
   EXPECT_EQ(found, split_sentences(text).size() - 4) << "one is cut at each of four borders";
+}
+
+TEST(DocumentsOf, SentencesAreOfOnePartAndFollowOneAnother) {
+  for (const std::int64_t block : {1024, 500, 4096}) expect_parts_of_blocks(block);
 }
 
 TEST(DocumentsOf, FilesBeginBehindTheirPaths) {
