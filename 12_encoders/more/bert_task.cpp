@@ -17,8 +17,14 @@
 namespace aisc {
 namespace {
 
-Documents encoded_documents(std::span<const Document> documents, const WordPiece& pieces) {
-  return {documents, [&](std::string_view text) { return pieces.encode(text); }};
+// `text`: which part of the corpus it is, for an error.
+Documents encoded_documents(std::span<const Document> documents, const WordPiece& pieces,
+                            std::string_view text) {
+  try {
+    return {documents, [&](std::string_view sentence) { return pieces.encode(sentence); }};
+  } catch (const Error& error) {
+    fail(fmt::format("{}: {}", text, error.what()));
+  }
 }
 
 // 6 FLOPs a weight and row that meets it, and 12 C for each two tokens of attention: the blocks'
@@ -52,8 +58,11 @@ BertTask::BertTask(const DocumentParts& parts, const Corpus& corpus, std::string
       masked_(std::move(masked)),
       remark_(left_out_remark(corpus)),
       pieces_(std::move(pieces)),
-      training_(encoded_documents(parts.training, pieces_)),
-      held_out_(encoded_documents(parts.held_out, pieces_)) {
+      training_(encoded_documents(parts.training, pieces_, "training text")),
+      held_out_(encoded_documents(
+          parts.held_out, pieces_,
+          fmt::format("held-out text, in blocks of {} bytes (a shorter --context has shorter ones)",
+                      corpus.block_bytes))) {
   description_ = fmt::format(
       "{} files, {} sentences of {} tokens for training, {} for validation; a vocabulary of {} "
       "pieces",
