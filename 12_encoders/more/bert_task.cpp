@@ -61,7 +61,8 @@ BertTask::BertTask(const DocumentParts& parts, const Corpus& corpus, std::string
       training_(encoded_documents(parts.training, pieces_, "training text")),
       held_out_(encoded_documents(
           parts.held_out, pieces_,
-          fmt::format("held-out text, in blocks of {} bytes (a shorter --context has shorter ones)",
+          fmt::format("held-out text, in blocks of {} bytes (8 for each token of --context, at "
+                      "least 1024)",
                       corpus.block_bytes))) {
   description_ = fmt::format(
       "{} files, {} sentences of {} tokens for training, {} for validation; a vocabulary of {} "
